@@ -1,0 +1,1 @@
+"""Backslide on Kafka: the processes and the `backslide` command."""

@@ -1,0 +1,196 @@
+"""Wire events of the source topic: one tagged union, strict types, one JSON object an event.
+
+Every event carries `type`, `event_id`, `session_id`, `ts` (event time, Unix seconds) and `tenant`.
+`decode` gives the event and the bytes to keep for it; what it can't accept raises `InvalidEvent` with a
+reason from `EVENT_ERRORS`. `backslide schema events` prints the JSON Schema of the same types.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from monitor.errors import InvalidEvent
+
+Id: TypeAlias = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=256, description="An identifier; never empty.")
+]
+Timestamp: TypeAlias = Annotated[
+    float, msgspec.Meta(ge=0, le=253_402_300_799, description="Unix time in seconds, fractions allowed.")
+]
+Label: TypeAlias = Annotated[str, msgspec.Meta(max_length=256)]
+Role: TypeAlias = Literal["user", "assistant", "system", "tool"]
+RiskLevel: TypeAlias = Literal["normal", "high"]
+TrafficClass: TypeAlias = Literal["live", "shadow", "internal", "test", "synthetic"]
+
+EVENT_ERRORS: Final = ("undecodable", "unknown_type", "invalid_field", "too_large")
+
+
+class _Event(msgspec.Struct, kw_only=True, frozen=True, tag_field="type", omit_defaults=True):
+    """What every event but a tick has."""
+
+    event_id: Id
+    session_id: Id
+    ts: Timestamp
+    tenant: Id = "default"
+
+
+class Turn(_Event, kw_only=True, frozen=True, tag="turn"):
+    """Something said. `turn_index` orders turns; without it, event time does (A3).
+
+    `finish_reason` is the model's own (`stop`, `length`, `cancelled`, ...): a reply that was cut off is not judged.
+    `assistant_version`, `model` and `prompt_version` describe the assistant that answers in this session.
+    """
+
+    turn_id: Id
+    role: Role
+    text: str
+    turn_index: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    finish_reason: Label | None = None
+    assistant: Label | None = None
+    assistant_version: Label | None = None
+    model: Label | None = None
+    prompt_version: Label | None = None
+    channel: Label | None = None
+    risk_level: RiskLevel = "normal"
+    traffic_class: TrafficClass = "live"
+
+
+class Passage(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """One retrieved passage, document or tool result. `rank` counts from 1."""
+
+    id: Id
+    text: str
+    rank: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    score: float | None = None
+
+
+class Evidence(_Event, kw_only=True, frozen=True, tag="evidence"):
+    """What an assistant turn could rest on. Zero passages mean that retrieval found nothing."""
+
+    turn_id: Id
+    passages: tuple[Passage, ...] = ()
+
+
+class Correction(_Event, kw_only=True, frozen=True, tag="correction"):
+    """A producer that knows that a user turn corrects something. `turn_id` is that user turn."""
+
+    turn_id: Id
+    text: str | None = None
+    error_turn_id: Id | None = None
+    corrected_claim: str | None = None
+    correction_content: str | None = None
+
+
+class Escalation(_Event, kw_only=True, frozen=True, tag="escalation"):
+    """The session went to a human."""
+
+    turn_id: Id | None = None
+    reason: Label | None = None
+
+
+class Feedback(_Event, kw_only=True, frozen=True, tag="feedback"):
+    """A user's rating, of a turn if `turn_id` is given, else of the session."""
+
+    rating: Literal["up", "down"]
+    turn_id: Id | None = None
+    text: str | None = None
+
+
+class SessionEnd(_Event, kw_only=True, frozen=True, tag="session_end"):
+    """The producer knows that the session is over; stragglers are taken in for the grace time."""
+
+    reason: Label | None = None
+
+
+class Tick(msgspec.Struct, kw_only=True, frozen=True, tag_field="type", tag="tick"):
+    """Time for an idle partition (A1): appended by the partition's owner, without a key."""
+
+    ts: Timestamp
+
+
+SessionEvent: TypeAlias = Turn | Evidence | Correction | Escalation | Feedback | SessionEnd
+Event: TypeAlias = SessionEvent | Tick
+EventType: TypeAlias = Literal[
+    "turn", "evidence", "correction", "escalation", "feedback", "session_end", "tick"
+]
+EVENT_TYPES: Final = get_args(EventType)
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def event_type(event: Event) -> str:
+    """Give the wire name of an event's type, such as `turn`."""
+    tag = event.__struct_config__.tag
+    return str(tag)
+
+
+class EventDecoder:
+    """Decodes events; one per consumer. Text with lone surrogates or raw control characters is accepted."""
+
+    def __init__(self, *, max_bytes: int = 262_144) -> None:
+        self._max_bytes = max_bytes
+        self._decode = msgspec.json.Decoder(Event).decode  # type: ignore[arg-type]
+
+    def decode(self, raw: bytes) -> tuple[Event, bytes]:
+        """Give the event and the bytes to keep for it (the same ones unless they had to be mended).
+
+        Raises `InvalidEvent` with reason `too_large`, `undecodable`, `unknown_type` or `invalid_field`.
+        """
+        if len(raw) > self._max_bytes:
+            raise InvalidEvent(
+                "too_large",
+                f"event of {len(raw)} bytes; at most {self._max_bytes} are accepted (assembly.max_event_bytes)",
+            )
+        try:
+            return self._decode(raw), raw
+        except msgspec.ValidationError as error:
+            raise _invalid(error) from None
+        except msgspec.DecodeError as error:
+            mended = _mend(raw, error)
+        try:
+            return self._decode(mended), mended
+        except msgspec.ValidationError as error:
+            raise _invalid(error) from None
+
+
+def encode(event: Event) -> bytes:
+    """Encode an event as the JSON that goes on the wire."""
+    return msgspec.json.encode(event)
+
+
+def schema() -> dict[str, Any]:
+    """Give the JSON Schema of the union of all events."""
+    return msgspec.json.schema(Event)  # type: ignore[arg-type]
+
+
+def _invalid(error: msgspec.ValidationError) -> InvalidEvent:
+    message = str(error)
+    unknown = message.startswith("Invalid value") and message.endswith("at `$.type`")
+    return InvalidEvent("unknown_type" if unknown else "invalid_field", message)
+
+
+def _mend(raw: bytes, error: msgspec.DecodeError) -> bytes:
+    """Re-encode JSON that only the lenient parser takes: lone surrogates become U+FFFD, raw control characters stay."""
+    try:
+        value = json.loads(raw.decode("utf-8"), strict=False, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise InvalidEvent("undecodable", str(error)) from None
+    return msgspec.json.encode(_without_surrogates(value))
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return _LONE_SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    return value

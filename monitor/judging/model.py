@@ -1,0 +1,64 @@
+"""The seam between the judge flow and whatever answers: a request, a completion, a model.
+
+A request carries the rendered prompt *and* the structured window, so that an offline judge answers in the same
+JSON and goes through the same parser, repair and audit as a language model.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from monitor.judgement import Usage
+
+Stop: TypeAlias = Literal["end", "max_tokens", "refusal"]
+
+
+class Message(msgspec.Struct, kw_only=True, frozen=True):
+    """One message of the prompt after the system part."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+class JudgeRequest(msgspec.Struct, kw_only=True, frozen=True):
+    """One question to a judge.
+
+    `system` is the frozen prefix of a rubric and prompt version; `messages` ends with a user message (the
+    transcript, or the repair). `schema` is the JSON Schema of the answer; `window` the rubric's own structure.
+    """
+
+    rubric: str
+    window_id: str
+    system: str
+    messages: tuple[Message, ...]
+    schema: dict[str, Any]
+    max_tokens: int
+    window: Any
+
+
+class Completion(msgspec.Struct, kw_only=True, frozen=True):
+    """One answer. `text` is what the model wrote, whatever it is; `stop` says why it ended."""
+
+    text: str
+    stop: Stop = "end"
+    usage: Usage = Usage()
+    request_id: str | None = None
+    duration_ms: int = 0
+
+
+class JudgeModel(Protocol):
+    """Something that answers. `name` is the instrument's label, e.g. `lexical` or `anthropic:claude-haiku-5-5`."""
+
+    name: str
+    provider: str
+    model: str
+
+    async def complete(self, request: JudgeRequest, *, timeout: float) -> Completion:
+        """Answer within `timeout` seconds, in one try. Raises `JudgeUnavailable` or `JudgeFatal`."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release connections."""
+        ...

@@ -1,0 +1,1 @@
+"""The rubrics, by name."""

@@ -1,0 +1,74 @@
+"""What a rubric is: one file that tells one rubric's whole story (DESIGN section 5).
+
+The judge reports observations; code computes every number that follows from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from monitor.judgement import Outcomes, Result, Skipped, Unscored, Verdict
+from monitor.session import Session
+
+
+class WindowResult(msgspec.Struct, kw_only=True, frozen=True):
+    """The result of one window, under its id."""
+
+    window_id: str
+    result: Result
+
+
+class Window(Protocol):
+    """The part of a session that one question to the judge shows."""
+
+    @property
+    def window_id(self) -> str:
+        """Name the window within its session, e.g. `C1`."""
+        ...
+
+
+Fields: TypeAlias = dict[str, Any]
+
+
+class Rubric(Protocol):
+    """One rubric. `windows` and everything else are pure: the same session gives the same windows."""
+
+    name: str
+    version: str
+    mode: str
+    measures: tuple[str, ...]
+
+    def applies(self, session: Session) -> Skipped | None:
+        """Say why the rubric doesn't concern a session, or None when it does."""
+        ...
+
+    def windows(self, session: Session) -> Sequence[Window]:
+        """Cut a session into the windows to ask about; none means a valid, empty verdict."""
+        ...
+
+    def preflight(self, window: Any) -> Skipped | None:
+        """Say why a window must not be sent to a judge, or None when it may."""
+        ...
+
+    def fields(self, window: Any) -> Fields:
+        """Give the values that the prompt template is rendered from (JSON-encodable)."""
+        ...
+
+    def schema(self, window: Any) -> dict[str, Any]:
+        """Give the JSON Schema of the answer: flat, every field required, evidence before verdict."""
+        ...
+
+    def parse(self, raw: str, window: Any) -> Verdict | Skipped:
+        """Check an answer: schema, then semantics. Raises `InvalidVerdict` with a sentence fit to show the judge."""
+        ...
+
+    def merge(self, session: Session, results: Sequence[WindowResult]) -> Verdict | Skipped | Unscored:
+        """Merge the windows of a session into its result; one unscored window leaves the session unscored."""
+        ...
+
+    def outcomes(self, result: Result) -> Outcomes:
+        """Give what a result adds to the totals."""
+        ...

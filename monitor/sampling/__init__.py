@@ -1,0 +1,1 @@
+"""The sampler: signals in, a policy, a coin, a decision out."""

@@ -1,0 +1,1 @@
+"""Prompts as data: one folder a rubric."""
