@@ -104,12 +104,16 @@ class AssemblySettings(Section):
     max_bytes: int = Field(default=400_000, ge=1_000)
     max_pinned_offsets: int = Field(default=2_000_000, ge=1)
     memory_s: float = Field(default=3_600.0, ge=0, description="How long a closed session is remembered.")
-    allowed_skew_s: float = Field(default=60.0, ge=0, description="How far event time may run ahead of the broker.")
+    allowed_skew_s: float = Field(
+        default=60.0, ge=0, description="How far event time may run ahead of the broker."
+    )
     max_event_bytes: int = Field(default=262_144, ge=1_000)
     tick_interval_s: float = Field(default=5.0, gt=0, description="Idle time after which a partition gets a tick.")
     commit_interval_s: float = Field(default=1.0, gt=0)
     load_timeout_s: float = Field(default=60.0, gt=0, description="Deadline of the read-back after an assignment.")
-    stall_timeout_s: float = Field(default=120.0, gt=0, description="No progress with lag for so long ends the process.")
+    stall_timeout_s: float = Field(
+        default=120.0, gt=0, description="No progress with lag for so long ends the process."
+    )
     dead_letter_limit: float = Field(
         default=0.5, gt=0, le=1, description="Share of undecodable events in 1,000 that stops the process."
     )
@@ -133,7 +137,8 @@ class JudgeSettings(Section):
 
     model: str = Field(default="lexical", description="`lexical`, or `anthropic:<model>`.")
     concurrency: int = Field(default=32, ge=1, le=1_024)
-    deadline_s: float = Field(default=120.0, gt=0)
+    deadline_s: float = Field(default=120.0, gt=0, description="For all calls of a job, started at its first.")
+    attempt_timeout_s: float = Field(default=60.0, gt=0, description="For one call.")
     drain_s: float = Field(default=60.0, ge=0)
     max_tokens: int = Field(default=8_192, ge=256, le=64_000)
     effort: Literal["low", "medium", "high"] = "low"
@@ -200,17 +205,19 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _salt_in_production(self) -> Settings:
         if self.production and self.sampling.salt is None:
-            raise ValueError("sampling.salt is required with production: true (a long random secret, kept for ever)")
+            raise ValueError(
+                "sampling.salt is required with production: true (a long random secret, kept for ever)"
+            )
         return self
 
     @classmethod
-    def settings_customise_sources(
+    def settings_customise_sources(  # the signature is pydantic's
         cls,
-        settings_cls: type[BaseSettings],
+        settings_cls: type[BaseSettings],  # noqa: ARG003
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Let the environment win over the file, whose values come in as init arguments."""
         return env_settings, init_settings
@@ -247,8 +254,11 @@ def explain(error: ValidationError, where: str) -> str:
     lines = []
     for item in error.errors(include_url=False):
         key = ".".join(str(part) for part in item["loc"]) or "(whole file)"
-        shown = "" if isinstance(item["input"], dict | SecretStr) or "password" in key or "key" in key or "salt" in key \
+        shown = (
+            ""
+            if isinstance(item["input"], dict | SecretStr) or "password" in key or "key" in key or "salt" in key
             else f" = {item['input']!r}"
+        )
         lines.append(f"{where}: {key}{shown}: {item['msg']}")
     return "\n".join(lines)
 

@@ -7,7 +7,7 @@ Weights are whole sixteenths (R3): `weight16 = 16 / probability`.
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -15,6 +15,11 @@ from monitor.session import Addendum, CloseReason, LogSpan
 
 Priority: TypeAlias = Literal["urgent", "routine"]
 Run: TypeAlias = Literal["live"]
+if TYPE_CHECKING:
+    _Transcript: TypeAlias = msgspec.Raw | None
+else:
+    # msgspec decodes raw JSON only into a field of just this type: a union with None refuses every object.
+    _Transcript = msgspec.Raw
 
 
 class Labels(msgspec.Struct, kw_only=True, frozen=True):
@@ -74,8 +79,13 @@ class Decision(msgspec.Struct, kw_only=True, frozen=True, tag_field="type", tag=
     signals: dict[str, Any]
     fingerprints: list[str]
     turns: int
-    content: msgspec.Raw | None = None
+    content: _Transcript = None
     error: str | None = None
+
+    def __post_init__(self) -> None:
+        """Turn the `null` that a decoder finds into None."""
+        if self.content is not None and bytes(memoryview(self.content)[:5]) == b"null":
+            msgspec.structs.force_setattr(self, "content", None)
 
     @property
     def probability(self) -> float:
@@ -104,7 +114,7 @@ class PolicyLoaded(msgspec.Struct, kw_only=True, frozen=True, tag_field="type", 
 
 DecisionRecord: TypeAlias = Decision | Addendum | PolicyLoaded
 
-_DECISION = msgspec.json.Decoder(DecisionRecord)  # type: ignore[arg-type]
+_DECISION = msgspec.json.Decoder(DecisionRecord)
 _JOB = msgspec.json.Decoder(Job)
 
 
@@ -120,7 +130,7 @@ def decode_job(raw: bytes) -> Job:
 
 
 def job_id(tenant: str, session_id: str, segment: str, rubric: str, run: str = "live") -> str:
-    """Name a job (S4): neither the prompt nor the judge is part of it, since they roll while jobs are under way."""
+    """Name a job (S4): prompt and judge are no part of it, since they roll while jobs are under way."""
     return _digest(tenant, session_id, segment, rubric, run)
 
 

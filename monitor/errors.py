@@ -15,6 +15,11 @@ BackslideError
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from monitor.judgement import Usage
+
 
 class BackslideError(Exception):
     """Base of all errors raised on purpose."""
@@ -53,15 +58,26 @@ class InvalidVerdict(BackslideError):
 
 
 class JudgeError(BackslideError):
-    """A provider gave no usable answer. `error_type` is a closed-set label value.
+    """A provider gave no usable answer. `error_type` is one of `ERROR_TYPES` in `monitor.judging.model`.
 
-    `retry_after` is the provider's wish in seconds, if it gave one.
+    `retry_after` is the provider's wish in seconds, if it gave one. `usage` is what an unusable answer cost all
+    the same, `request_id` the provider's name for the call.
     """
 
-    def __init__(self, error_type: str, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        error_type: str,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        request_id: str | None = None,
+        usage: Usage | None = None,
+    ) -> None:
         super().__init__(message)
         self.error_type = error_type
         self.retry_after = retry_after
+        self.request_id = request_id
+        self.usage = usage
 
 
 class JudgeUnavailable(JudgeError):

@@ -41,7 +41,7 @@ class _Event(msgspec.Struct, kw_only=True, frozen=True, tag_field="type", omit_d
 class Turn(_Event, kw_only=True, frozen=True, tag="turn"):
     """Something said. `turn_index` orders turns; without it, event time does (A3).
 
-    `finish_reason` is the model's own (`stop`, `length`, `cancelled`, ...): a reply that was cut off is not judged.
+    `finish_reason` is the model's own (`stop`, `length`, `cancelled`, ...): a cut reply is not judged.
     `assistant_version`, `model` and `prompt_version` describe the assistant that answers in this session.
     """
 
@@ -114,9 +114,7 @@ class Tick(msgspec.Struct, kw_only=True, frozen=True, tag_field="type", tag="tic
 
 SessionEvent: TypeAlias = Turn | Evidence | Correction | Escalation | Feedback | SessionEnd
 Event: TypeAlias = SessionEvent | Tick
-EventType: TypeAlias = Literal[
-    "turn", "evidence", "correction", "escalation", "feedback", "session_end", "tick"
-]
+EventType: TypeAlias = Literal["turn", "evidence", "correction", "escalation", "feedback", "session_end", "tick"]
 EVENT_TYPES: Final = get_args(EventType)
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -133,7 +131,7 @@ class EventDecoder:
 
     def __init__(self, *, max_bytes: int = 262_144) -> None:
         self._max_bytes = max_bytes
-        self._decode = msgspec.json.Decoder(Event).decode  # type: ignore[arg-type]
+        self._decode = msgspec.json.Decoder(Event).decode
 
     def decode(self, raw: bytes) -> tuple[Event, bytes]:
         """Give the event and the bytes to keep for it (the same ones unless they had to be mended).
@@ -164,7 +162,7 @@ def encode(event: Event) -> bytes:
 
 def schema() -> dict[str, Any]:
     """Give the JSON Schema of the union of all events."""
-    return msgspec.json.schema(Event)  # type: ignore[arg-type]
+    return msgspec.json.schema(Event)
 
 
 def _invalid(error: msgspec.ValidationError) -> InvalidEvent:
@@ -174,7 +172,7 @@ def _invalid(error: msgspec.ValidationError) -> InvalidEvent:
 
 
 def _mend(raw: bytes, error: msgspec.DecodeError) -> bytes:
-    """Re-encode JSON that only the lenient parser takes: lone surrogates become U+FFFD, raw control characters stay."""
+    """Re-encode JSON that only a lenient parser takes: lone surrogates become U+FFFD."""
     try:
         value = json.loads(raw.decode("utf-8"), strict=False, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):

@@ -74,16 +74,27 @@ QUALITY: Final[tuple[Metric, ...]] = (
     _counter("verdicts", "Jobs that ended in a verdict.", "rubric", "stratum"),
     _counter("skipped", "Jobs whose session the rubric doesn't concern.", "rubric", "stratum", "reason"),
     _counter("unscored", "Jobs on which the judge failed.", "rubric", "stratum", "reason"),
-    _counter("skipped_events", "Events inside scored sessions that could not be judged.", "rubric", "stratum", "reason"),
+    _counter(
+        "skipped_events", "Events inside scored sessions that could not be judged.", "rubric", "stratum", "reason"
+    ),
     _counter("judgements_superseded", "Judgements kept but not counted.", "rubric"),
     _gauge("jobs_pending", "Jobs listed that have no result yet.", "rubric", "stratum"),
     _gauge("oldest_pending_job_seconds", "Age of the oldest job without a result, in seconds."),
     _gauge("store_generation_info", "Generation of the totals; bumped by a rebuild or a restore.", "generation"),
     _gauge("stratum_rate_ratio", "Rate of a stratum in the newest policy.", "stratum"),
-    _histogram("correction_response_score", "Correction response score, 0 to 1, an observation an event.",
-               SCORE_BUCKETS, *JUDGE_LABELS),
-    _histogram("criterion_score", "Score of a criterion, 1 to 5, an observation an event.",
-               CRITERION_BUCKETS, *JUDGE_LABELS, "criterion"),
+    _histogram(
+        "correction_response_score",
+        "Correction response score, 0 to 1, an observation an event.",
+        SCORE_BUCKETS,
+        *JUDGE_LABELS,
+    ),
+    _histogram(
+        "criterion_score",
+        "Score of a criterion, 1 to 5, an observation an event.",
+        CRITERION_BUCKETS,
+        *JUDGE_LABELS,
+        "criterion",
+    ),
 )
 
 PIPELINE: Final[tuple[Metric, ...]] = (
@@ -98,12 +109,19 @@ PIPELINE: Final[tuple[Metric, ...]] = (
     _gauge("open_sessions", "Sessions open in this process."),
     _gauge("lag_seconds", "Age of the newest record processed, by topic; 0 when caught up.", "topic"),
     _counter("commits_failed", "Commits that failed because the partition was lost."),
-    _counter("decisions", "Decisions sent, by stratum and whether the session was selected.", "stratum", "selected"),
+    _counter(
+        "decisions", "Decisions sent, by stratum and whether the session was selected.", "stratum", "selected"
+    ),
     _counter("policy_reloads", "Policy files read again, by result.", "result"),
     _counter("judgements", "Judgements sent, by kind of result.", "rubric", "kind"),
     _gauge("judge_in_flight", "Jobs being judged now."),
-    _histogram("judge_request_duration_seconds", "Duration of a call to the judge, in seconds.",
-               JUDGE_SECONDS, "provider", "model"),
+    _histogram(
+        "judge_request_duration_seconds",
+        "Duration of a call to the judge, in seconds.",
+        JUDGE_SECONDS,
+        "provider",
+        "model",
+    ),
     _counter("judge_requests", "Calls to the judge, by what came of them.", "provider", "model", "error_type"),
     _counter("judge_tokens", "Tokens used by the judge.", "provider", "model", "token_type"),
     _counter("judge_repairs", "Answers that had to be asked for again.", "rubric"),

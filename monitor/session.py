@@ -27,9 +27,7 @@ from monitor.events import (
     Turn,
 )
 
-CloseReason: TypeAlias = Literal[
-    "ended", "inactivity", "max_age", "max_turns", "max_bytes", "pinned", "truncated"
-]
+CloseReason: TypeAlias = Literal["ended", "inactivity", "max_age", "max_turns", "max_bytes", "pinned", "truncated"]
 CLOSE_REASONS = get_args(CloseReason)
 # A session that we cut: its last event can't be evaluated, since what followed lies in the next segment.
 CUT_REASONS = frozenset({"max_age", "max_turns", "max_bytes", "pinned", "truncated"})
@@ -136,8 +134,8 @@ class Session(msgspec.Struct, kw_only=True, frozen=True):
 
 
 _CONTENT = msgspec.json.Decoder(SessionContent)
-_EVENT = msgspec.json.Decoder(SessionEvent)  # type: ignore[arg-type]
-_RECORD = msgspec.json.Decoder(FinishedRecord)  # type: ignore[arg-type]
+_EVENT = msgspec.json.Decoder(SessionEvent)
+_RECORD = msgspec.json.Decoder(FinishedRecord)
 
 
 def decode_record(raw: bytes) -> FinishedRecord:

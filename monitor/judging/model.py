@@ -6,13 +6,21 @@ JSON and goes through the same parser, repair and audit as a language model.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
 import msgspec
 
 from monitor.judgement import Usage
 
 Stop: TypeAlias = Literal["end", "max_tokens", "refusal"]
+UnavailableType: TypeAlias = Literal[
+    "rate_limit", "overloaded", "server_error", "timeout", "connection", "bad_response"
+]
+FatalType: TypeAlias = Literal[
+    "authentication", "permission", "not_found", "invalid_request", "too_large", "spend_limit"
+]
+# The closed set behind `judge_requests_total{error_type}`, next to `none` for a call that was answered.
+ERROR_TYPES: Final = (*get_args(UnavailableType), *get_args(FatalType))
 
 
 class Message(msgspec.Struct, kw_only=True, frozen=True):

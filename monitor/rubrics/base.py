@@ -62,7 +62,7 @@ class Rubric(Protocol):
         ...
 
     def parse(self, raw: str, window: Any) -> Verdict | Skipped:
-        """Check an answer: schema, then semantics. Raises `InvalidVerdict` with a sentence fit to show the judge."""
+        """Check an answer: schema, then semantics. Raises `InvalidVerdict`, fit to be shown to the judge."""
         ...
 
     def merge(self, session: Session, results: Sequence[WindowResult]) -> Verdict | Skipped | Unscored:

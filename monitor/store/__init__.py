@@ -1,0 +1,38 @@
+"""Where decisions, judgements and totals live: SQLite by default, PostgreSQL in production.
+
+`Store.open(url, rubrics=..., judge=...)`, `record`, `totals`; `sessions` and `session` feed the pages.
+"""
+
+from monitor.store.ledger import Counts, Sums, TotalKey, moved
+from monitor.store.queries import (
+    JudgedSession,
+    Page,
+    SessionFilter,
+    StoredDecision,
+    StoredJudgement,
+    StoredSession,
+)
+from monitor.store.retention import Expired
+from monitor.store.rows import RubricCounts
+from monitor.store.store import Record, RecordReport, Rejected, Store
+from monitor.store.totals import Totals
+
+__all__ = [
+    "Counts",
+    "Expired",
+    "JudgedSession",
+    "Page",
+    "Record",
+    "RecordReport",
+    "Rejected",
+    "RubricCounts",
+    "SessionFilter",
+    "Store",
+    "StoredDecision",
+    "StoredJudgement",
+    "StoredSession",
+    "Sums",
+    "TotalKey",
+    "Totals",
+    "moved",
+]

@@ -23,9 +23,9 @@ class Broker(ABC):
 
     name = "broker"
 
-    def __init__(self, dir: Path) -> None:
-        self.dir = dir
-        self.log = dir / f"{self.name}.log"
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / f"{self.name}.log"
         self._port = Port()
         self._child: Child | None = None
 
@@ -48,7 +48,7 @@ class Broker(ABC):
         """Start and wait until it answers; raises ServiceError, with the end of its log, when it does not."""
         if self.alive:
             raise ServiceError(f"{self.name} runs already (pid {self.pid})")
-        self.dir.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self._prepare()
         self._child = Child(self._command(), self.log)
         self._wait()
@@ -91,10 +91,10 @@ class Broker(ABC):
 
     @abstractmethod
     def _command(self) -> Sequence[str]:
-        """The command that runs the broker in the foreground."""
+        """Return the command that runs the broker in the foreground."""
 
     def _prepare(self) -> None:  # noqa: B027 - not every broker needs it
-        """What has to be on disk before a start."""
+        """Put on disk what a start needs."""
 
     def _running(self) -> Child:
         if self._child is None:
@@ -114,7 +114,7 @@ class Broker(ABC):
 
 
 def answers(port: int, timeout: float = 2.0) -> bool:
-    """Whether a broker answers a metadata request and knows of at least one broker.
+    """Say whether a broker answers a metadata request and knows of at least one broker.
 
     Written by hand, since a client library would need an event loop of its own in each caller. An open
     port alone says too little: Kafka opens it before the broker has joined its controller.

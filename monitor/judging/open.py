@@ -1,0 +1,79 @@
+"""From settings to a judge: the one place that knows which judges there are."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from monitor.config import JudgeSettings
+from monitor.errors import ConfigError
+from monitor.judging.lexical import LexicalJudge
+from monitor.judging.model import JudgeModel
+from monitor.judging.retry import RetryPolicy
+
+API_KEY_VARIABLE: Final = "BACKSLIDE_JUDGE__API_KEY"
+_ALLOWED: Final = "`lexical` or `anthropic:<model>`, such as anthropic:claude-haiku-5-5"
+_MODEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}")
+
+
+def open_judge(settings: JudgeSettings) -> JudgeModel:
+    """Make the judge that `judge.model` names; close it with `aclose`. Raises `ConfigError`."""
+    if settings.model == "lexical":
+        return LexicalJudge()
+    provider, _, model = settings.model.partition(":")
+    if provider != "anthropic" or not _MODEL.fullmatch(model):
+        raise ConfigError(f"judge.model = {settings.model!r}: must be {_ALLOWED}")
+    return _anthropic(model, settings)
+
+
+def retry_policy(settings: JudgeSettings) -> RetryPolicy:
+    """Give the driver's policy that the settings ask for."""
+    return RetryPolicy(
+        deadline_s=settings.deadline_s,
+        attempt_timeout_s=settings.attempt_timeout_s,
+        retry_after_cap_s=settings.retry_after_cap_s,
+    )
+
+
+def _anthropic(model: str, settings: JudgeSettings) -> JudgeModel:
+    key = _api_key(settings.api_key)
+    # Imported here because the SDK takes seconds to load, which the lexical judge and other commands don't need.
+    from monitor.judging.anthropic import BASE_URL, AnthropicJudge  # noqa: PLC0415 - see above
+
+    return AnthropicJudge(
+        model,
+        api_key=key,
+        base_url=_base_url(settings.base_url) or BASE_URL,
+        effort=settings.effort,
+        cache_ttl=settings.cache_ttl,
+    )
+
+
+def _api_key(secret: SecretStr | None) -> str:
+    # A secret mounted from a file often ends in a newline; anything else that no header can hold is a mistake.
+    key = secret.get_secret_value().strip() if secret else ""
+    if not key:
+        raise ConfigError(f"judge.api_key is not set, and judge.model needs one: set {API_KEY_VARIABLE}")
+    if not re.fullmatch(r"[!-~]+", key):
+        raise ConfigError(
+            f"judge.api_key holds characters that no key has (blanks or non-ASCII): set {API_KEY_VARIABLE} anew"
+        )
+    return key
+
+
+def _base_url(url: str | None) -> str | None:
+    # Checked here, since the SDK would report a wrong scheme as a connection error, call after call.
+    if url is None:
+        return None
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fine = False
+    if not fine:
+        shown = "" if "@" in url else f" = {url!r}"  # it may hold a password
+        raise ConfigError(f"judge.base_url{shown}: must be an http or https URL with a host")
+    return url

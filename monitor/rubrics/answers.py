@@ -1,0 +1,72 @@
+"""Checks that answers of every rubric need: strict JSON, quotes that are really there.
+
+Each violation is an `InvalidVerdict` with one sentence that names the field, its value and the rule.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection
+from typing import Any, Final, NoReturn, TypeVar
+
+import msgspec
+
+from monitor.errors import InvalidVerdict
+
+T = TypeVar("T")
+
+
+def decode(raw: str, kind: type[T], *, enums: Collection[str] = ()) -> T:
+    """Decode an answer: one JSON object with exactly the fields of `kind`. Raises `InvalidVerdict`.
+
+    `enums` names fields whose values are compared without regard to case: providers don't promise it. A code
+    fence around the whole object is taken off, nothing else is.
+    """
+    fenced = _CODE_FENCE.fullmatch(raw)
+    try:
+        value: Any = msgspec.json.decode((fenced[1] if fenced else raw).encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidVerdict(
+            f"The answer must be one JSON object and nothing else, but it can't be read: {error}."
+        ) from None
+    if not isinstance(value, dict):
+        raise InvalidVerdict(f"The answer must be a JSON object, not {shown(value)}.")
+    for name in enums:
+        if isinstance(value.get(name), str):
+            value[name] = value[name].strip().lower()
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidVerdict(f"The answer doesn't fit the schema: {error}.") from None
+
+
+def contains(text: str, quote: str) -> bool:
+    """Say whether a text has a quote, whatever its white space, typographic quotes and invisible characters."""
+    wanted = plain(quote)
+    return bool(wanted) and wanted in plain(text)
+
+
+def plain(text: str) -> str:
+    """Normalize a text for comparison: no control or format characters, plain quotes, single spaces."""
+    spaced = " ".join(text.split())
+    if spaced.isascii() and spaced.isprintable():
+        return spaced
+    kept = "".join(char for char in spaced.translate(_QUOTES) if unicodedata.category(char) not in {"Cc", "Cf"})
+    return " ".join(kept.split())
+
+
+def shown(value: object, limit: int = 80) -> str:
+    """Show a value in an error sentence, shortened."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    text = f'"{text}"' if isinstance(value, str) else text
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def refuse(field: str, value: object, rule: str) -> NoReturn:
+    """Refuse an answer: `field` is `value`, but `rule`. Raises `InvalidVerdict`."""
+    raise InvalidVerdict(f"{field} is {shown(value)}, but {rule}.")
+
+
+_QUOTES: Final = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
+_CODE_FENCE: Final = re.compile(r"\s*```(?:json)?\s*\n(.*)\n\s*```\s*", re.DOTALL)

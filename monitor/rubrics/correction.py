@@ -1,0 +1,234 @@
+"""The correction rubric, event mode: whether a user's correction was taken, and kept.
+
+One question to the judge is one event: a user turn that contradicts, amends or retracts something said before.
+The judge reports what it sees (turns, quotes, four scores of 1 to 5, a failure mode); `parse` checks each of it
+against the window, and code computes the rest:
+
+    composite = mean of the four scores                     1 to 5
+    correction_response_score = (composite - 1) / 4         0 to 1
+    acknowledgment_flag = acknowledgment >= 3
+    regression_detected = a reversion turn is present
+    over_corrected = an over-correction is described
+
+At most `max_events` events of a session are judged, a simple random sample drawn by a deterministic coin. Totals
+are whole numbers, so tallies count the judged events as they are; `data["sampling"]` keeps the pair
+`events`/`sampled_events` and the second-stage `probability`. A session with more events thus weighs as one with
+`max_events`; rates inside a session are unbiased.
+
+Persistence is judged to the end of what is seen. When fewer than `replies` replies were there, the event is
+`persistence_unobserved`, counted in `data["session"]`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from monitor.judgement import Outcomes, Result, Skipped, Tally, Unscored, Verdict
+from monitor.rubrics import correction_answer as answer
+from monitor.rubrics import correction_window as event_window
+from monitor.rubrics.base import Fields, WindowResult
+from monitor.rubrics.correction_answer import CRITERIA
+from monitor.rubrics.correction_window import CorrectionWindow
+from monitor.session import Session
+
+MEASURES: Final = ("reverted", "ignored", "partial", "contradicted", "over_corrected", "misaligned")
+_MODES: Final = ("reverted", "ignored", "partial", "contradicted")
+NO_CORRECTION: Final = "no correction in this session"
+
+
+class CorrectionRubric:
+    """See the module. Arguments are the thresholds.
+
+    `replies`: assistant turns a window follows up. `max_events`: events judged a session. `review_score`: response
+    score under which an event is a candidate for review, and under which the mean of at least two events flags
+    the session. `high_risk_composite`: composite under which an event of a high-risk session goes to a person.
+    """
+
+    def __init__(
+        self,
+        *,
+        replies: int = 4,
+        max_events: int = 8,
+        review_score: float = 0.7,
+        high_risk_composite: float = 3.0,
+    ) -> None:
+        self.name = "correction"
+        self.version = "1"
+        self.mode = "event"
+        self.measures: tuple[str, ...] = MEASURES
+        self.replies = replies
+        self.max_events = max_events
+        self.review_score = review_score
+        self.high_risk_composite = high_risk_composite
+
+    def applies(self, session: Session) -> Skipped | None:
+        """Skip sessions of a single turn: there is nothing before it to correct and nothing after it to see."""
+        said = sum(turn.role in {"user", "assistant"} for turn in session.turns)
+        return Skipped(reason="not_applicable", note="a session of a single turn") if said <= 1 else None
+
+    def windows(self, session: Session) -> tuple[CorrectionWindow, ...]:
+        """Give one window an event, for at most `max_events` of them."""
+        found = event_window.events(session)
+        picked = event_window.sample(session, found, self.max_events)
+        return tuple(event_window.window(session, found, event, self.replies) for event in picked)
+
+    def preflight(self, window: CorrectionWindow) -> Skipped | None:
+        """Skip events that don't line up with their turns, or whose replies can't be seen."""
+        return window.skip
+
+    def fields(self, window: CorrectionWindow) -> Fields:
+        """Give what the prompt shows of a window."""
+        event = window.event
+        return {
+            "event": {
+                "correction_id": window.window_id,
+                "correction_turn_index": event.turn,
+                "correction_text": event.text,
+                "error_turn_index": -1 if event.error is None else event.error,
+                "corrected_claim": event.claim or "",
+                "correction_content": event.content or "",
+            },
+            "replies": list(window.replies),
+            "transcript": [{"turn": turn.index, "role": turn.role, "text": turn.text} for turn in window.turns],
+        }
+
+    def schema(self, window: CorrectionWindow) -> dict[str, Any]:
+        """Give the JSON Schema of the answer; the same for every window."""
+        del window
+        return answer.schema()
+
+    def parse(self, raw: str, window: CorrectionWindow) -> Verdict | Skipped:
+        """Check an answer. Raises `InvalidVerdict` with one sentence that names field, value and rule."""
+        checked = answer.check(raw, window)
+        return checked if isinstance(checked, Skipped) else Verdict(data=self._event(checked, window))
+
+    def merge(self, session: Session, results: Sequence[WindowResult]) -> Verdict | Skipped | Unscored:
+        """Merge the events of a session; one unscored event leaves the session unscored."""
+        for item in results:
+            if isinstance(item.result, Unscored):
+                note = f"{item.window_id}: {item.result.note}" if item.result.note else item.window_id
+                return Unscored(reason=item.result.reason, note=note)
+        scored = [item.result.data for item in results if isinstance(item.result, Verdict)]
+        skipped = [
+            {"correction_id": item.window_id, "reason": item.result.reason, "note": item.result.note}
+            for item in results
+            if isinstance(item.result, Skipped)
+        ]
+        events = len(event_window.events(session))
+        data = {
+            "events": scored,
+            "skipped": skipped,
+            "sampling": _sampling(events, len(results)),
+            "session": _aggregates(session, scored, events),
+            "review": self._review(session, scored),
+        }
+        return Verdict(data=data, note=_note(events, scored, skipped))
+
+    def outcomes(self, result: Result) -> Outcomes:
+        """Give trials (events) and failures of each measure, and the scores; nothing without a verdict."""
+        if not isinstance(result, Verdict):
+            return Outcomes()
+        events: list[dict[str, Any]] = result.data["events"]
+        reasons = Counter(str(item["reason"]) for item in result.data["skipped"])
+        return Outcomes(
+            measures=_tallies(events, reasons["misaligned"]), scores=_scores(events), skipped_events=dict(reasons)
+        )
+
+    def _event(self, data: dict[str, Any], window: CorrectionWindow) -> dict[str, Any]:
+        composite = sum(data["scores"].values()) / len(CRITERIA)
+        score = (composite - 1) / 4
+        return data | {
+            "composite": composite,
+            "correction_response_score": score,
+            "acknowledgment_flag": data["scores"]["acknowledgment"] >= 3,  # noqa: PLR2004 - the anchor "behaves differently"
+            "regression_detected": data["reversion_turn_index"] is not None,
+            "over_corrected": data["over_correction_detail"] is not None,
+            "persistence_unobserved": window.unobserved,
+            "superseded_by_turn_index": window.superseded_by,
+            "review_candidate": score < self.review_score,
+        }
+
+    def _review(self, session: Session, events: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        reasons = []
+        scores = [event["correction_response_score"] for event in events]
+        if len(scores) >= 2 and sum(scores) / len(scores) < self.review_score:  # noqa: PLR2004 - one event is no pattern
+            reasons.append("low_average")
+        critical = False
+        if session.attributes.risk_level == "high":
+            reasons += self._high_risk_reasons(events)
+            critical = any(event["regression_detected"] for event in events)
+        return {
+            "flagged": bool(reasons),
+            "reasons": reasons,
+            "event_candidates": [event["correction_id"] for event in events if event["review_candidate"]],
+            "awaiting_review": critical,
+        }
+
+    def _high_risk_reasons(self, events: Sequence[dict[str, Any]]) -> list[str]:
+        rules = {
+            "high_risk_regression": any(event["regression_detected"] for event in events),
+            "high_risk_low_composite": any(event["composite"] < self.high_risk_composite for event in events),
+            "high_risk_failing": any(
+                event["failure_mode"] != "none" or event["over_corrected"] for event in events
+            ),
+        }
+        return [name for name, holds in rules.items() if holds]
+
+
+def _sampling(events: int, sampled: int) -> dict[str, Any]:
+    return {"events": events, "sampled_events": sampled, "probability": sampled / events if events else 1.0}
+
+
+def _aggregates(session: Session, events: Sequence[dict[str, Any]], found: int) -> dict[str, Any]:
+    modes = Counter(event["failure_mode"] for event in events)
+    mean = sum(event["composite"] for event in events) / len(events) if events else None
+    totals = {name: sum(event["scores"][name] for event in events) for name in CRITERIA}
+    worst = min(CRITERIA, key=lambda name: totals[name]) if events else None
+    return {
+        "total_turns": len(session.turns),
+        "correction_count": found,
+        "average_composite": mean,
+        "fully_incorporated": modes["none"],
+        "with_reversion": sum(event["regression_detected"] for event in events),
+        "persistence_unobserved": sum(event["persistence_unobserved"] for event in events),
+        "worst_criterion": worst,
+        "overall_assessment": _assessment(events, mean, worst),
+    }
+
+
+def _assessment(events: Sequence[dict[str, Any]], mean: float | None, worst: str | None) -> str:
+    if mean is None or worst is None:
+        return "No correction could be evaluated."
+    modes = Counter(event["failure_mode"] for event in events)
+    taken = modes["none"]
+    failed = ", ".join(f"{count} {mode}" for mode, count in sorted(modes.items()) if mode != "none")
+    kept = f"{taken} of {len(events)} corrections {'was' if taken == 1 else 'were'} taken and kept"
+    detail = f" ({failed})" if failed else ""
+    return f"{kept}{detail}; composite {mean:.2f} of 5, weakest in {worst.replace('_', ' ')}."
+
+
+def _note(events: int, scored: Sequence[Any], skipped: Sequence[Any]) -> str | None:
+    if not events:
+        return NO_CORRECTION
+    return None if scored else f"none of {len(skipped)} corrections could be evaluated"
+
+
+def _tallies(events: Sequence[dict[str, Any]], misaligned: int) -> dict[str, Tally]:
+    tallies = {
+        mode: Tally(trials=len(events), failures=sum(event["failure_mode"] == mode for event in events))
+        for mode in _MODES
+    }
+    tallies["over_corrected"] = Tally(
+        trials=len(events), failures=sum(event["over_corrected"] for event in events)
+    )
+    tallies["misaligned"] = Tally(trials=len(events) + misaligned, failures=misaligned)
+    return tallies
+
+
+def _scores(events: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
+    if not events:
+        return {}
+    scores = {f"criterion_score:{name}": [float(event["scores"][name]) for event in events] for name in CRITERIA}
+    return scores | {"correction_response_score": [event["correction_response_score"] for event in events]}

@@ -1,0 +1,206 @@
+"""What a decision and a judgement add to the totals: pure, and the only place that says so (R1, R3).
+
+Everything is a whole number, so totals are equal whatever the order in which records came: weights in sixteenths
+(`weight16`), second moments in 1/256, scores in whole millionths. `name` of a `TotalKey` is the metric's name in
+`monitor.metrics`; `detail` is a reason, or the upper bound of a histogram's bucket, or `sum`. A histogram's
+criterion stands in `measure`.
+
+In the sums of the estimates (statistics.md section 1) a session that was **skipped** counts as scored with zero
+trials: it was observed, and has no trial. An **unscored** one was not observed: it is in `weighted_unscored` and
+nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from monitor.judgement import Judgement, Skipped, Unscored, Verdict
+from monitor.metrics import CATALOGUE
+
+# Past this a sum of squares over a batch could leave 64 bits; a session of 8 trials at p = 1e-6 stays below.
+MAX_ADDEND: Final = 2**54
+MILLION: Final = 1_000_000
+INF: Final = "+Inf"
+SUM: Final = "sum"
+
+
+class TotalKey(NamedTuple):
+    """One total. Labels that its metric doesn't have are empty."""
+
+    name: str
+    rubric: str = ""
+    measure: str = ""
+    judge: str = ""
+    assistant: str = ""
+    assistant_version: str = ""
+    stratum: str = ""
+    detail: str = ""
+
+
+Sums: TypeAlias = dict[TotalKey, int]
+
+
+class Counts(msgspec.Struct, kw_only=True, frozen=True):
+    """What a judgement adds once it counts, as kept with its row: later settings don't rewrite history.
+
+    `measures` holds [trials, failures] for every measure of the rubric, those without a trial included.
+    """
+
+    measures: dict[str, tuple[int, int]] = {}
+    scores: dict[str, list[float]] = {}
+    skipped_events: dict[str, int] = {}
+
+
+class DecisionFacts(msgspec.Struct, kw_only=True):
+    """The part of a stored decision that counting needs. `jobs` maps job ids to rubrics."""
+
+    content_hash: str
+    stratum: str
+    assistant: str
+    assistant_version: str
+    weight16: int
+    selected: bool
+    overlap: bool
+    frame: list[str]
+    jobs: dict[str, str]
+
+
+class JudgementFacts(msgspec.Struct, kw_only=True):
+    """The part of a judgement that counting needs; `standing` says whether it counts."""
+
+    digest: str
+    job_id: str
+    content_hash: str
+    rubric: str
+    judge: str
+    kind: str
+    reason: str
+    counts: Counts
+    standing: str = "waiting"
+
+
+def counts_of(judgement: Judgement, measures: Iterable[str]) -> Counts:
+    """Resolve what a judgement adds. Raises `ValueError` when a number can't be counted."""
+    if isinstance(judgement.result, Unscored):
+        return Counts()
+    outcomes = judgement.outcomes
+    tallies = dict.fromkeys(sorted({*measures, *outcomes.measures}), (0, 0))
+    for measure, tally in outcomes.measures.items():
+        if not 0 <= tally.failures <= tally.trials:
+            raise ValueError(f"measure {measure}: {tally.failures} failures in {tally.trials} trials")
+        tallies[measure] = (tally.trials, tally.failures)
+    for name, values in outcomes.scores.items():
+        _check_scores(name, values)
+    if not all(0 <= count <= MILLION for count in outcomes.skipped_events.values()):
+        raise ValueError(f"skipped_events: a count that is not from 0 to {MILLION}")
+    return Counts(measures=tallies, scores=outcomes.scores, skipped_events=outcomes.skipped_events)
+
+
+def kind_of(result: Verdict | Skipped | Unscored) -> tuple[str, str]:
+    """Give kind and reason of a result; a verdict has no reason."""
+    if isinstance(result, Verdict):
+        return "verdict", ""
+    return ("skipped" if isinstance(result, Skipped) else "unscored"), result.reason
+
+
+def decision_sums(decision: DecisionFacts) -> Iterator[tuple[TotalKey, int]]:
+    """Give what a decision adds. An overlapping one adds nothing but itself (R5)."""
+    if decision.overlap:
+        yield TotalKey("sessions_overlapping"), 1
+        return
+    for rubric in dict.fromkeys(decision.frame):
+        frame = (rubric, "", "", decision.assistant, decision.assistant_version, decision.stratum)
+        yield TotalKey("sessions_finished", *frame), 1
+        yield TotalKey("sessions_selected", *frame), int(decision.selected)
+    if decision.selected:
+        for rubric in decision.jobs.values():
+            yield TotalKey("jobs_listed", rubric, stratum=decision.stratum), 1
+
+
+def judgement_sums(decision: DecisionFacts, judgement: JudgementFacts) -> Iterator[tuple[TotalKey, int]]:
+    """Give what a judgement adds under its stored decision. Raises `ValueError` when a sum would be too large."""
+    rubric = decision.jobs[judgement.job_id]
+    stratum = decision.stratum
+    labels = (judgement.judge, decision.assistant, decision.assistant_version, stratum)
+    if judgement.kind == "unscored":
+        yield TotalKey("unscored", rubric, stratum=stratum, detail=judgement.reason), 1
+        yield TotalKey("weighted_unscored", rubric, "", *labels, judgement.reason), decision.weight16
+        return
+    name = "verdicts" if judgement.kind == "verdict" else "skipped"
+    yield TotalKey(name, rubric, stratum=stratum, detail=judgement.reason), 1
+    for reason, count in judgement.counts.skipped_events.items():
+        yield TotalKey("skipped_events", rubric, stratum=stratum, detail=reason), count
+    for measure, (trials, failures) in judgement.counts.measures.items():
+        for metric, value in session_sums(decision.weight16, trials, failures):
+            yield TotalKey(metric, rubric, measure, *labels), value
+    for score, values in judgement.counts.scores.items():
+        metric, _, criterion = score.partition(":")
+        for detail, value in histogram_sums(metric, values):
+            yield TotalKey(metric, rubric, criterion, *labels, detail), value
+
+
+def superseded_sums(rubric: str) -> Iterator[tuple[TotalKey, int]]:
+    """Give what a judgement adds that is kept but doesn't count."""
+    yield TotalKey("judgements_superseded", rubric), 1
+
+
+def session_sums(weight16: int, trials: int, failures: int) -> tuple[tuple[str, int], ...]:
+    """Give the raw counts and the eight sums of one scored session. Raises `ValueError` past `MAX_ADDEND`."""
+    trials16 = weight16 * trials
+    failures16 = weight16 * failures
+    if max(trials16 * trials16, weight16 * weight16) > MAX_ADDEND:
+        raise ValueError(f"weight {weight16}/16 with {trials} trials is too large to be summed")
+    return (
+        ("judged_trials", trials),
+        ("judged_failures", failures),
+        ("scored_sessions", 1),
+        ("weighted_sessions", weight16),
+        ("weighted_trials", trials16),
+        ("weighted_failures", failures16),
+        ("weight2", weight16 * weight16),
+        ("weight2_trials", weight16 * trials16),
+        ("weight2_trials2", trials16 * trials16),
+        ("weight2_trials_failures", trials16 * failures16),
+        ("weight2_failures2", failures16 * failures16),
+    )
+
+
+def histogram_sums(metric: str, values: Iterable[float]) -> Iterator[tuple[str, int]]:
+    """Give the bucket that each value falls into, by upper bound, and the sum in whole millionths."""
+    bounds = CATALOGUE[metric].buckets
+    total = 0
+    for value in values:
+        place = bisect_left(bounds, value)
+        yield (bucket(bounds[place]) if place < len(bounds) else INF), 1
+        total += round(value * MILLION)
+    yield SUM, total
+
+
+def bucket(bound: float) -> str:
+    """Name a bucket as Prometheus does."""
+    return repr(float(bound))
+
+
+def add(sums: Sums, changes: Iterable[tuple[TotalKey, int]], sign: int = 1) -> None:
+    """Add changes to sums, or take them back with sign -1."""
+    for key, value in changes:
+        sums[key] = sums.get(key, 0) + sign * value
+
+
+def moved(sums: Mapping[TotalKey, int]) -> Sums:
+    """Leave out what is zero: for comparing sums that differ in empty series alone."""
+    return {key: value for key, value in sums.items() if value}
+
+
+def _check_scores(name: str, values: list[float]) -> None:
+    metric, _, criterion = name.partition(":")
+    known = CATALOGUE.get(metric)
+    if known is None or known.kind != "histogram" or bool(criterion) != ("criterion" in known.labels):
+        raise ValueError(f"scores: no histogram {name!r} in the catalogue")
+    if not all(math.isfinite(value) and 0 <= value <= MILLION for value in values):
+        raise ValueError(f"scores: {name} has a value that isn't a number from 0 to {MILLION}")

@@ -1,0 +1,99 @@
+"""One stored segment inside a transaction: what is there, and what a batch changes (R1, J4). Pure.
+
+The counted judgement of a job is a fold over its judgements in the order in which they were stored, so it is the
+same whether the decision came first, last or in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from monitor.store.ledger import (
+    DecisionFacts,
+    JudgementFacts,
+    Sums,
+    add,
+    decision_sums,
+    judgement_sums,
+    superseded_sums,
+)
+
+PENDING: Final = "pending"
+WAITING: Final = "waiting"
+COUNTED: Final = "counted"
+SUPERSEDED: Final = "superseded"
+OVERLAP: Final = "overlap"
+
+
+class Segment:
+    """Decision, jobs and judgements of one segment.
+
+    `sums` collects what its changes add to the totals; the segments of a batch may share one.
+
+    `jobs` maps the ids of the stored decision's jobs to their state: pending, verdict, skipped or unscored.
+    """
+
+    def __init__(
+        self,
+        decision: DecisionFacts | None = None,
+        jobs: dict[str, str] | None = None,
+        judgements: Iterable[JudgementFacts] = (),
+        sums: Sums | None = None,
+    ) -> None:
+        self.decision = decision
+        self.jobs = jobs or {}
+        self.judgements = list(judgements)
+        self.sums: Sums = {} if sums is None else sums
+
+    def decide(self, decision: DecisionFacts) -> bool:
+        """Take the first decision and settle the judgements that waited for it; False for any later one."""
+        if self.decision is not None:
+            return False
+        self.decision = decision
+        add(self.sums, decision_sums(decision))
+        if decision.selected and not decision.overlap:
+            self.jobs = dict.fromkeys(decision.jobs, PENDING)
+        for judgement in self.judgements:
+            self._settle(judgement, decision)
+        return True
+
+    def judge(self, judgement: JudgementFacts) -> bool:
+        """Take a judgement; False when this very one is stored already."""
+        if any(known.digest == judgement.digest for known in self.judgements):
+            return False
+        if self.decision is not None:
+            self._settle(judgement, self.decision)
+        self.judgements.append(judgement)
+        return True
+
+    def _settle(self, judgement: JudgementFacts, decision: DecisionFacts) -> None:
+        if decision.overlap:
+            judgement.standing = OVERLAP
+            return
+        state = self.jobs.get(judgement.job_id)
+        listed = state is not None and judgement.content_hash == decision.content_hash
+        if listed and state == PENDING:
+            self._count(judgement, decision)
+        elif listed and state == "unscored" and judgement.kind != "unscored":
+            self._withdraw(judgement.job_id, decision)
+            self._count(judgement, decision)
+        else:
+            self._supersede(judgement)
+
+    def _count(self, judgement: JudgementFacts, decision: DecisionFacts) -> None:
+        # A list, so that a sum that is too large raises before anything has been added.
+        add(self.sums, list(judgement_sums(decision, judgement)))
+        judgement.standing = COUNTED
+        self.jobs[judgement.job_id] = judgement.kind
+
+    def _withdraw(self, job_id: str, decision: DecisionFacts) -> None:
+        """Take an unscored judgement out of the totals again (J4)."""
+        for known in self.judgements:
+            if known.job_id == job_id and known.standing == COUNTED:
+                add(self.sums, judgement_sums(decision, known), -1)
+                self._supersede(known)
+
+    def _supersede(self, judgement: JudgementFacts) -> None:
+        judgement.standing = SUPERSEDED
+        add(self.sums, superseded_sums(judgement.rubric))

@@ -1,0 +1,47 @@
+"""Inserts with a conflict: SQLite and PostgreSQL spell them alike, but SQLAlchemy keeps them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection, Table, Update, bindparam, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from monitor.store.ledger import TotalKey
+from monitor.store.tables import TOTALS
+
+Insert: TypeAlias = sqlite.Insert | postgresql.Insert
+
+
+def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert the rows whose primary key isn't there yet."""
+    if rows:
+        statement = _insert(connection, table).on_conflict_do_nothing(
+            index_elements=list(table.primary_key.columns)
+        )
+        connection.execute(statement, list(rows))
+
+
+def add_totals(connection: Connection, sums: Mapping[TotalKey, int], table: Table = TOTALS) -> None:
+    """Add to totals, creating those that aren't there; zeros are kept, since a series must not come late (R3)."""
+    rows = [{**key._asdict(), "value": value} for key, value in sorted(sums.items())]
+    if gains := [row for row in rows if row["value"] >= 0]:
+        insert = _insert(connection, table)
+        statement = insert.on_conflict_do_update(
+            index_elements=list(table.primary_key.columns), set_={"value": table.c.value + insert.excluded.value}
+        )
+        connection.execute(statement, gains)
+    # The check of the table looks at the row to be inserted before it looks at the conflict, so losses can't
+    # take the same way. Their rows are there: only what was counted is taken back (J4).
+    if losses := [{f"_{name}": value for name, value in row.items()} for row in rows if row["value"] < 0]:
+        connection.execute(_subtract(table), losses)
+
+
+def _subtract(table: Table) -> Update:
+    keys = [column == bindparam(f"_{column.name}") for column in table.primary_key.columns]
+    return update(table).where(*keys).values(value=table.c.value + bindparam("_value"))
+
+
+def _insert(connection: Connection, table: Table) -> Insert:
+    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)

@@ -1,0 +1,141 @@
+"""R6: opening, migrating, and errors that name the database and the remedy without its password."""
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from monitor.errors import StoreError
+from monitor.store import Store
+from monitor.store.tables import METADATA
+from tests.services.ports import Port
+from tests.services.postgres import PostgresServer, require_postgres
+from tests.unit.store.builders import RUBRICS, decision, judgement
+
+
+def test_the_migrations_give_the_tables_of_the_code(store: Store) -> None:
+    with store._engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, METADATA) == []
+
+
+def test_opening_again_keeps_everything(url: str) -> None:
+    first = Store.open(url, rubrics=RUBRICS)
+    first.record([decision(), judgement()])
+    before = first.totals()
+    first.close()
+
+    second = Store.open(url)
+    assert second.totals() == before
+    second.close()
+
+
+def test_several_processes_may_open_a_new_store_at_once(url: str) -> None:
+    errors: list[BaseException] = []
+
+    def open_it() -> None:
+        try:
+            Store.open(url).close()
+        except BaseException as error:  # noqa: BLE001 - shown by the assertion below
+            errors.append(error)
+
+    threads = [threading.Thread(target=open_it) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert errors == []
+
+
+def test_r6_sqlite_is_durable_and_readers_do_not_block(sqlite_store: Store) -> None:
+    with sqlite_store._engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 10_000
+        sqlite_store.record([decision(), judgement()])  # while the reader's transaction is open
+
+
+def test_the_folder_of_a_sqlite_file_is_created(tmp_path: Path) -> None:
+    Store.open(f"sqlite:///{tmp_path}/a/b/store.sqlite").close()
+    assert (tmp_path / "a/b/store.sqlite").is_file()
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not a database " * 100)
+    with pytest.raises(StoreError, match=r"notes\.txt: file is not a database"):
+        Store.open(f"sqlite:///{tmp_path}/notes.txt")
+
+
+def test_a_folder_that_can_not_be_created(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"file/sub/s\.sqlite: can't create its folder: .*store\.url"):
+        Store.open(f"sqlite:///{tmp_path}/file/sub/s.sqlite")
+
+
+def test_a_path_that_is_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"unable to open database file; check that"):
+        Store.open(f"sqlite:///{tmp_path}")
+
+
+@pytest.mark.parametrize("url", ["nonsense", "sqlite://", "mysql://u:secret@h/d", "sqlite:///:memory:"])
+def test_urls_that_can_not_be_used(url: str) -> None:
+    with pytest.raises(StoreError) as caught:
+        Store.open(url)
+    assert "secret" not in str(caught.value)
+    assert "SQLite" in str(caught.value) or "sqlite:" in str(caught.value)
+
+
+def test_a_server_that_is_not_there_is_named_without_the_password() -> None:
+    port = Port()
+    with pytest.raises(StoreError, match="check that the server runs") as caught:
+        Store.open(f"postgresql://backslide:secret@127.0.0.1:{port.number}/db")
+    port.release()
+    assert "secret" not in str(caught.value)
+    assert f"127.0.0.1:{port.number}/db" in str(caught.value)
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    Store.open(url).close()
+    with sqlite3.connect(tmp_path / "store.sqlite") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(StoreError, match="run the newer Backslide that wrote it"):
+        Store.open(url)
+
+
+def test_a_plain_postgresql_url_uses_our_driver(postgres: PostgresServer) -> None:
+    store = Store.open(postgres.emptied().replace("+psycopg", ""))
+    store.ping()
+    store.close()
+
+
+def test_a_store_that_went_away_says_so_and_works_again() -> None:
+    require_postgres()
+    with PostgresServer() as server:
+        store = Store.open(server.database(), rubrics=RUBRICS)
+        server.stop()
+        with pytest.raises(StoreError, match="check that the server runs"):
+            store.record([decision()])
+        with pytest.raises(StoreError):
+            store.ping()
+        server.start()
+        assert store.record([decision()]).decisions == 1
+        store.close()
+
+
+def test_a_locked_sqlite_file_is_a_store_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitor.store.connect.BUSY_SECONDS", 0)
+    monkeypatch.setattr("monitor.store.store._TRIES", 2)
+    store = Store.open(f"sqlite:///{tmp_path}/store.sqlite", rubrics=RUBRICS)
+    other = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="database is locked"):
+        store.record([decision()])
+    other.execute("ROLLBACK")
+    assert store.record([decision()]).decisions == 1
+    other.close()
+    store.close()

@@ -1,0 +1,82 @@
+"""R5: text goes, numbers stay; what was forgotten is not stored again."""
+
+from monitor.store import SessionFilter, Store, moved
+from tests.unit.store.builders import addendum, content, decision, judgement
+
+NOW = 1_800_000_000.0
+
+
+def filled(store: Store, name: str = "s1") -> None:
+    text = content(name, "my secret", "noted")
+    stored = decision(name, text=text)
+    store.record([stored, judgement(name, hash_=stored.content_hash), addendum(name, offset=hash(name) % 1000)])
+
+
+def test_r5_forget_removes_text_and_keeps_the_numbers(store: Store) -> None:
+    filled(store)
+    before = store.totals()
+
+    assert store.forget("t", "s1")
+
+    found = store.session("t", "s1", "e0")
+    assert found is not None
+    assert found.view is None
+    assert found.judgements[0].judgement is None
+    assert [item.event for item in found.addenda] == [None]
+    assert store.totals() == before
+    store.rebuild_totals()
+    assert store.totals().sums == before.sums
+
+
+def test_r5_what_comes_later_of_a_forgotten_session_has_no_text_but_counts(store: Store) -> None:
+    assert not store.forget("t", "s1")
+    filled(store)
+
+    found = store.session("t", "s1", "e0")
+    assert found is not None
+    assert found.view is None
+    assert found.judgements[0].judgement is None
+    assert [item.event for item in found.addenda] == [None]
+    assert found.judgements[0].standing == "counted"
+
+
+def test_r5_redelivery_does_not_bring_text_back(store: Store) -> None:
+    filled(store)
+    store.expire(text_before=NOW + 1, rows_before=0)
+    filled(store)
+
+    found = store.session("t", "s1", "e0")
+    assert found is not None
+    assert found.view is None
+    assert found.judgements[0].judgement is None
+
+
+def test_r5_expiry_spares_what_is_newer(store: Store) -> None:
+    filled(store)
+    assert store.expire(text_before=NOW, rows_before=NOW).segments == 0
+    found = store.session("t", "s1", "e0")
+    assert found is not None
+    assert found.view is not None
+
+
+def test_r5_old_rows_go_and_the_totals_stay(store: Store) -> None:
+    for name in ("a", "b"):
+        filled(store, name)
+    store.record([decision("pending")])
+    before = store.totals()
+
+    expired = store.expire(text_before=NOW + 1, rows_before=NOW + 1)
+
+    assert expired.segments == 2
+    assert store.session("t", "a", "e0") is None
+    assert store.sessions(SessionFilter()).rows == ()
+    assert store.totals() == before
+    store.rebuild_totals()
+    assert moved(store.totals().sums) == moved(before.sums)
+
+
+def test_r5_a_session_that_waits_for_its_verdict_is_kept(store: Store) -> None:
+    store.record([decision("pending")])
+    assert store.expire(text_before=NOW + 1, rows_before=NOW + 1).segments == 0
+    store.record([judgement("pending")])
+    assert store.totals().pending == {}
