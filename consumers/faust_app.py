@@ -23,8 +23,13 @@ Headers = list[tuple[str, bytes]]
 
 # A send outlives any outage of the broker that the process itself outlives.
 SEND_TIMEOUT_S: Final = 1200.0
-# These log whole messages on some paths, and hundreds of lines a minute while the broker is away.
+# Below errors these are chatty, and at debug they log whole messages.
 _LOUD_LOGGERS: Final = ("faust", "mode", "aiokafka")
+
+
+class _App(faust.App):
+    def _create_directories(self) -> None:
+        """Leave the working directory alone: nothing of a stage without tables is kept on disk."""
 
 
 class RecordTooLarge(BackslideError):
@@ -37,7 +42,7 @@ def create_app(settings: Settings, stage: str) -> faust.App:
         logging.getLogger(name).setLevel(logging.ERROR)
     kafka = settings.kafka
     session_timeout = kafka.session_timeout_s
-    return faust.App(
+    return _App(
         f"{kafka.group_prefix}-{stage}",
         broker=[f"kafka://{server.strip()}" for server in kafka.bootstrap_servers.split(",")],
         broker_credentials=credentials(kafka),

@@ -63,7 +63,8 @@ class Sampler:
         self._policies = policies
         self._policy = policies.policy
         self._salt = salt.get_secret_value().encode() if salt else b""
-        self._ready = ready
+        self._report = ready
+        self._state: tuple[bool, str] | None = None
         self._clock = clock
         self._log = structlog.get_logger().bind(process=STAGE)
         self._published = asyncio.Event()
@@ -268,6 +269,11 @@ class Sampler:
             if offset is not None and end is not None and end > offset + 1:
                 ages.append(max(self._clock() - timestamp, 0.0))
         return max(ages)
+
+    def _ready(self, ready: bool, reason: str) -> None:
+        if (ready, reason) != self._state:
+            self._state = (ready, reason)
+            self._report(ready, reason)
 
     async def _forget(self, *_: Any, **__: Any) -> None:
         """Drop positions at a revocation: others may process those partitions from here on."""

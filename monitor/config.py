@@ -61,7 +61,11 @@ class TopicSettings(Section):
     job_partitions: int = Field(default=12, ge=1, le=10_000)
     replication_factor: int = Field(default=1, ge=1, le=10)
     events_retention_h: float = Field(default=168.0, gt=0)
-    max_message_bytes: int = Field(default=2_097_152, ge=65_536, le=67_108_864)
+    max_message_bytes: int = Field(
+        default=2_097_152, ge=65_536, le=67_108_864, description="Limit of the topics that Backslide writes."
+    )
+    max_event_message_bytes: int = Field(default=8_388_608, ge=65_536, le=67_108_864)
+    check: bool = Field(default=True, description="Check topics at start; off only for the embedded broker.")
 
     @property
     def sessions(self) -> str:
@@ -201,6 +205,18 @@ class Settings(BaseSettings):
     web: WebSettings = WebSettings()
     health: HealthSettings = HealthSettings()
     log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _session_fits_a_message(self) -> Settings:
+        # J5: the hard cap is twice max_bytes, and a session may take half of what the broker accepts.
+        largest = 2 * self.assembly.max_bytes + self.assembly.max_event_bytes
+        if largest > self.topics.max_message_bytes * 0.6:
+            raise ValueError(
+                f"topics.max_message_bytes = {self.topics.max_message_bytes} is too small for sessions of up to "
+                f"{largest} bytes (2 x assembly.max_bytes + assembly.max_event_bytes); allowed is at least "
+                f"{round(largest / 0.6)}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _salt_in_production(self) -> Settings:

@@ -63,7 +63,12 @@ class JudgeModel(Protocol):
     provider: str
     model: str
 
-    async def complete(self, request: JudgeRequest, *, timeout: float) -> Completion:
+    async def complete(  # the model knows best how to stop its own call
+        self,
+        request: JudgeRequest,
+        *,
+        timeout: float,  # noqa: ASYNC109 - see above
+    ) -> Completion:
         """Answer within `timeout` seconds, in one try. Raises `JudgeUnavailable` or `JudgeFatal`."""
         ...
 

@@ -112,8 +112,9 @@ def _old(
     value: Value, correction: Text, error: Text, replies: Sequence[Text], given_up: Sequence[Value]
 ) -> Value | None:
     for candidate in given_up:
-        if candidate.kind == value.kind:
-            return candidate
+        of_kind = [token for token in candidate.tokens if token.kind == value.kind]
+        if of_kind:
+            return candidate if value.kind == "word" else value_of(correction.text, of_kind)
     if value.kind != "word":
         return _typed_old(value, correction, error)
     for reply in replies:

@@ -157,6 +157,8 @@ def _mismatch(session: Session, event: Correction, turn: SessionTurn, error: int
         return f"the text of the correction isn't in turn {turn.index}"
     if event.error_turn_id and (error is None or error >= turn.index):
         return f"the error turn {event.error_turn_id!r} isn't before turn {turn.index} in this session"
+    if error is not None and session.turns[error].role not in {"user", "assistant"}:
+        return f"the error turn {error} is the {session.turns[error].role}'s, who makes no claims in a chat"
     if error is not None and event.corrected_claim and not _says(session.turns[error].text, event.corrected_claim):
         return f"turn {error} doesn't say what the correction claims that it does"
     return None
@@ -168,7 +170,12 @@ def _problem(turn: int, problem: str) -> CorrectionEvent:
 
 def _has_signal(session: Session, event: CorrectionEvent) -> bool:
     before = next((turn.text for turn in reversed(session.turns[: event.turn]) if turn.role == "assistant"), None)
-    return looks_like_correction(event.text, before) or bool(_parts(event, _before(session, event), ()))
+    whole = session.turns[event.turn].text
+    if event.content or looks_like_correction(whole, before):
+        return True
+    new = [token for part in _parts(event, _before(session, event), ()) for token in part.new.tokens]
+    # One plain word ("Lovely.") refines nothing; a value, or a few words that are new, may.
+    return len(new) > 1 or any(token.strong for token in new)
 
 
 def _worded(session: Session, index: int) -> Iterator[CorrectionEvent]:

@@ -136,7 +136,10 @@ _TOKEN: Final = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_SENTENCE_START: Final = re.compile(r"(?:^|[.!?:\n]['\")\]]*)[\s'\"(*-]*$")
+# The full stop of "Dr." ends no sentence.
+_SENTENCE_START: Final = re.compile(
+    r"(?:^|(?<!dr)(?<!mr)(?<!ms)(?<!st)(?<!mrs)[.!?:\n]['\")\]]*)[\s'\"(*-]*$", re.IGNORECASE
+)
 _QUOTED: Final = re.compile(r"\"([^\"\n]{1,80})\"|(?<!\w)'([^'\n]{2,80})'(?!\w)|\u201c([^\u201d\n]{1,80})\u201d")
 _PRONOUN_ONE: Final = re.compile(
     r"(?:this|that|the|another|other|which|no|each|every|right|wrong|new|old|any)\s$", re.IGNORECASE

@@ -71,6 +71,7 @@ class _Performance:
         self._changes: dict[int, list[tuple[str, str, Corrected]]] = {}
         self._again: dict[int, tuple[Fix, Corrected]] = {}
         self._turns: list[Spoken] = []
+        self._used: set[str] = set()
         self._corrections: list[Corrected] = []
         self._fillers = [filler for filler in cast.domain.fillers if self._harmless(filler)]
 
@@ -90,6 +91,8 @@ class _Performance:
                 self._fill_in()
                 room -= 2
             self._say(at, step)
+        if self._turns[-1].role == "user":
+            self._turns.pop()  # cut half-way: the question was never asked
         if closing:
             self._pair(self._phrases.groups["closing"])
         handoff = self._hand_off() if escalated else None
@@ -119,7 +122,7 @@ class _Performance:
         family = self._kind(fix.slot).family
         lines = fix.lines * 2 + self._phrases.lines("neutral", family)
         caused = self._phrases.lines(self._causes[at], family)
-        self._user(self._rng.choice(caused if self._rng.random() < 0.4 else lines), fix, correction)  # noqa: PLR2004
+        self._user(self._fresh(caused if self._rng.random() < 0.4 else lines), fix, correction)  # noqa: PLR2004
         self._answer(fix, correction)
         self._schedule(at, fix, part, correction)
         self._corrections.append(correction)
@@ -136,7 +139,7 @@ class _Performance:
         if behavior == "partial":
             lines = tuple(line for line in lines if "{old}" not in line)
         values = self._about(fix, correction)
-        self._turns.append(Spoken("assistant", spoken(self._rng.choice(lines), values, self._rng)))
+        self._turns.append(Spoken("assistant", spoken(self._fresh(lines), values, self._rng)))
 
     def _schedule(self, at: int, fix: Fix, part: Part, correction: Corrected) -> None:
         later = self._cast.template.replies(fix.slot, after=at)
@@ -165,6 +168,12 @@ class _Performance:
 
     def _user(self, line: str, fix: Fix, correction: Corrected) -> None:
         self._turns.append(Spoken("user", typed(line, self._about(fix, correction), self._manner, self._rng)))
+
+    def _fresh(self, lines: tuple[str, ...]) -> str:
+        """Pick a line that hasn't been used in this conversation, as long as there is one."""
+        line = self._rng.choice([line for line in lines if line not in self._used] or lines)
+        self._used.add(line)
+        return line
 
     def _about(self, fix: Fix, correction: Corrected) -> dict[str, str]:
         return {"old": correction.old, "new": correction.new, "value": self._belief[fix.slot], "thing": fix.thing}

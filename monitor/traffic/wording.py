@@ -69,7 +69,7 @@ def typed(line: str, values: Mapping[str, str], manner: Manner, rng: random.Rand
         line = mistyped(line, rng)
     text = fill(line, values)
     if manner == "lower":
-        return text.lower().removesuffix(".")
+        return text.lower() if text.endswith("..") else text.lower().removesuffix(".")
     return capitalized(text) if manner == "tidy" else text
 
 

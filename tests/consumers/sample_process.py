@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import sys
 from pathlib import Path
 
 from consumers.sample import METERS, SamplerFailed, serve
+from consumers.seldom import Seldom
 from monitor.config import Settings
 from monitor.metrics import Meters
 
@@ -30,4 +32,7 @@ async def main(settings: Settings) -> None:
 
 if __name__ == "__main__":
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    handler = logging.StreamHandler()
+    handler.addFilter(Seldom())
+    logging.basicConfig(handlers=[handler])
     asyncio.run(main(Settings(**json.loads(Path(sys.argv[1]).read_text()))))

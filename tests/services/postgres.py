@@ -24,7 +24,7 @@ START_SECONDS = 30.0
 
 
 class PostgresServer:
-    """A server with a user `backslide` that needs no password. Start it once, and give each test an `emptied()` database.
+    """A server whose user `backslide` needs no password. Start it once, and give each test it `emptied()`.
 
     PostgreSQL refuses to run as root; root runs it as the `postgres` user of the Debian package.
     """

@@ -28,7 +28,7 @@ PLAN = "I will book a table for Tuesday at 7 pm. Is that correct?"
         "No, Wednesday please.",
         "no make it two people",
         "I meant the other branch",
-        "That’s wrong, it is due in May.",
+        "That\u2019s wrong, it is due in May.",
         "Actually, I need it by noon.",
         "Scratch that, send it by mail.",
         "Wait, it was my brother's name",
@@ -68,7 +68,9 @@ def test_the_first_turn_corrects_nothing_by_wording() -> None:
 
 
 def test_producers_events_count_once_each_and_only_for_user_turns_of_the_session() -> None:
-    session = chat(*SEATS, corrections=(corrected(2), corrected(2, 2), corrected(4, 3), corrected(5, 4), corrected(77, 5)))
+    session = chat(
+        *SEATS, corrections=(corrected(2), corrected(2, 2), corrected(4, 3), corrected(5, 4), corrected(77, 5))
+    )
     assert correction_turns(session) == (2, 4)
     assert extract(session).corrections == 2
 
@@ -116,7 +118,11 @@ def test_every_count() -> None:
         evidence={2: (Passage(id="p", text="x"),), 4: (), 1: ()},
         cut={4: "length", 5: "length"},
         escalations=(Escalation(event_id="x", session_id="s1", ts=1),),
-        feedback=tuple(Feedback(event_id=f"f{i}", session_id="s1", ts=1, rating=r) for i, r in enumerate(("up", "up", "down"))),
+        feedback=(
+            Feedback(event_id="f1", session_id="s1", ts=1, rating="up"),
+            Feedback(event_id="f2", session_id="s1", ts=1, rating="up"),
+            Feedback(event_id="f3", session_id="s1", ts=1, rating="down"),
+        ),
     )  # fmt: skip
     assert extract(session) == Signals(
         corrections=1, pushbacks=1, refusals=1, escalations=1, thumbs_up=2, thumbs_down=1, turns=7, user_turns=3,
@@ -141,7 +147,9 @@ def test_counts_fit_the_session(session: Session) -> None:
     assert found.user_turns + found.assistant_turns <= found.turns == len(session.turns)
 
 
-@pytest.mark.parametrize("piece", ["no ", "not a ", "my ", "change the ", "i really need ", "sorry, ", "\u2019", " is "])
+@pytest.mark.parametrize(
+    "piece", ["no ", "not a ", "my ", "change the ", "i really need ", "sorry, ", "\u2019", " is "]
+)
 def test_a_long_paste_does_not_take_seconds(piece: str) -> None:
     text = piece * (200_000 // len(piece))
     start = time.process_time()

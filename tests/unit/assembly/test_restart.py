@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from monitor.events import (
     Turn,
 )
 from monitor.session import decode_content, session_view
-from tests.unit.assembly.log import Broker, LogRecord, run_whole
+from tests.unit.assembly.log import POLICY, Broker, LogRecord, run_whole
 
 SESSIONS = st.sampled_from([("acme", "s1"), ("acme", "s2"), ("other", "s1"), ("acme", "s3")])
 
@@ -68,6 +69,10 @@ def events(draw: st.DrawFn, number: int, time: int) -> Event:
     )
 
 
+def shown(broker: Broker, kind: type[Late | Orphan]) -> set[bytes]:
+    return {msgspec.json.encode(output) for output in broker.outputs if isinstance(output, kind)}
+
+
 def copies(broker: Broker) -> dict[tuple[tuple[str, str], str], set[bytes]]:
     found: dict[tuple[tuple[str, str], str], set[bytes]] = {}
     for key, record in broker.sessions:
@@ -77,7 +82,7 @@ def copies(broker: Broker) -> dict[tuple[tuple[str, str], str], set[bytes]]:
     return found
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(logs(), st.data())
 def test_a5_any_cut_and_replay_gives_byte_equal_sessions(log: list[LogRecord], data: st.DataObject) -> None:
     whole = run_whole(log)
@@ -94,7 +99,7 @@ def test_a5_any_cut_and_replay_gives_byte_equal_sessions(log: list[LogRecord], d
     }
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(logs(), st.data())
 def test_a3_addenda_and_orphans_are_the_same_after_a_restart(log: list[LogRecord], data: st.DataObject) -> None:
     whole, cut = run_whole(log), Broker(log)
@@ -102,15 +107,14 @@ def test_a3_addenda_and_orphans_are_the_same_after_a_restart(log: list[LogRecord
     cut.run(until, commit_at=data.draw(st.none() | st.integers(0, len(log))))
     cut.run(len(log))
     for kind in (Late, Orphan):
-        assert {str(o) for o in whole.outputs if isinstance(o, kind)} <= {
-            str(o) for o in cut.outputs if isinstance(o, kind)
-        }
+        assert shown(whole, kind) <= shown(cut, kind)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(logs())
 def test_every_turn_is_in_exactly_one_session(log: list[LogRecord]) -> None:
-    broker = run_whole(log)
+    # A duplicate that comes after its session was forgotten can't be known; here nothing is forgotten.
+    broker = run_whole(log, msgspec.structs.replace(POLICY, memory=10**12))
     placed: list[tuple[tuple[str, str], str]] = []
     for key, record in broker.sessions:
         view = session_view(record.content)

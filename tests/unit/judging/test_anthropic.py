@@ -371,18 +371,18 @@ async def test_a_canceled_call_is_canceled(server: api.MessagesApi, judge: Anthr
         {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
     ],
 )
-async def test_the_server_refuses_what_the_api_refuses(server: api.MessagesApi, change: dict[str, Any]) -> None:
+async def test_the_server_refuses_what_the_api_refuses(
+    server: api.MessagesApi, judge: AnthropicJudge, change: dict[str, Any]
+) -> None:
     """The stand-in must be able to fail us, or the tests above show nothing."""
-    schema = anthropic.transform_schema(SCHEMA)
     valid: dict[str, Any] = {
         "model": "m",
         "max_tokens": 10,
         "system": [{"type": "text", "text": "s"}],
         "messages": [{"role": "user", "content": "a"}],
-        "output_config": {"format": {"type": "json_schema", "schema": schema}},
+        "output_config": {"format": {"type": "json_schema", "schema": anthropic.transform_schema(SCHEMA)}},
     }
-    async with anthropic.AsyncAnthropic(api_key=api.API_KEY, base_url=server.base_url, max_retries=0) as client:
-        server.script(api.message("{}"))
-        await client.messages.create(**valid)
-        with pytest.raises(anthropic.BadRequestError):
-            await client.messages.create(**(valid | change))
+    server.script(api.message("{}"))
+    await judge._client.messages.create(**valid)
+    with pytest.raises(anthropic.BadRequestError):
+        await judge._client.messages.create(**(valid | change))

@@ -108,10 +108,11 @@ def kept(**changes: Any) -> dict[str, Any]:
     )
 
 
-_WORDS = st.sampled_from(
-    "no actually wrong instead make it not but I meant 4 six seats 5:15 pm March 8th Friday Anna garden room you said "
-    "sorry right correct confirm? yes. please, change the time to of from".split()
-)
+_VOCABULARY = """
+    no actually wrong instead make it not but I meant 4 six seats 5:15 pm March 8th Friday Anna garden room you said
+    sorry right correct confirm? yes. please, change the time to of from
+"""
+_WORDS = st.sampled_from(_VOCABULARY.split())
 _TEXT = st.one_of(
     st.lists(_WORDS, max_size=14).map(" ".join),
     st.lists(_WORDS, min_size=3, max_size=14).map(" ".join),

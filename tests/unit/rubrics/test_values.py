@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,7 +38,14 @@ def test_wordings_of_one_value(left: str, right: str) -> None:
 
 @pytest.mark.parametrize(
     ("left", "right"),
-    [("5:15 am", "5:15 pm"), ("March 8th", "April 8th"), ("5 pm", "5"), ("6", "60"), ("Friday", "Monday"), ("12 am", "12 pm")],
+    [
+        ("5:15 am", "5:15 pm"),
+        ("March 8th", "April 8th"),
+        ("5 pm", "5"),
+        ("6", "60"),
+        ("Friday", "Monday"),
+        ("12 am", "12 pm"),
+    ],
 )
 def test_different_values(left: str, right: str) -> None:
     assert not same(one(left), one(right))
@@ -49,12 +58,20 @@ def test_a_pronoun_is_no_number() -> None:
 
 def test_strong_words_are_capitalized_inside_a_sentence_or_quoted() -> None:
     tokens = {token.key: token.strong for token in scan('Tell Anna. Bring "blue paint" and rope')}
-    assert (tokens["anna"], tokens["blue"], tokens["paint"], tokens["bring"], tokens["rope"]) == (True, True, True, False, False)
+    assert (tokens["anna"], tokens["blue"], tokens["paint"], tokens["bring"], tokens["rope"]) == (
+        True,
+        True,
+        True,
+        False,
+        False,
+    )
 
 
 def test_an_address_is_one_value_and_units_stay_apart() -> None:
     text = "to 591 Redwood Highway # 2235"
-    assert [value.text for value in group(text, [t for t in scan(text) if t.strong])] == ["591 Redwood Highway # 2235"]
+    assert [value.text for value in group(text, [t for t in scan(text) if t.strong])] == [
+        "591 Redwood Highway # 2235"
+    ]
     text = "3 tickets for Anna"
     assert [value.text for value in group(text, [t for t in scan(text) if t.strong])] == ["3", "Anna"]
 
@@ -70,7 +87,7 @@ def test_a_short_name_must_be_named_whole() -> None:
 def test_tokens_lie_in_the_text_in_order(text: str) -> None:
     tokens = scan(text)
     assert all(0 <= token.start < token.end <= len(text) for token in tokens)
-    assert all(before.end <= after.start for before, after in zip(tokens, tokens[1:], strict=False))
+    assert all(before.end <= after.start for before, after in pairwise(tokens))
     assert all(holds(tokens, token) for token in tokens)
 
 

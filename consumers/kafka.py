@@ -1,0 +1,86 @@
+"""Clients of the brokers: one set of options for aiokafka, producers that keep what they promise, keys."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.partitioner import murmur2
+
+from monitor.config import KafkaSettings, Settings
+
+CLIENT_ID = "backslide"
+
+
+def client_options(kafka: KafkaSettings) -> dict[str, Any]:
+    """Give the connection options that every aiokafka client takes."""
+    options: dict[str, Any] = {
+        "bootstrap_servers": kafka.bootstrap_servers,
+        "security_protocol": kafka.security_protocol,
+        "client_id": CLIENT_ID,
+    }
+    if kafka.security_protocol.startswith("SASL"):
+        options["sasl_mechanism"] = kafka.sasl_mechanism
+        options["sasl_plain_username"] = kafka.sasl_username
+        options["sasl_plain_password"] = kafka.sasl_password.get_secret_value() if kafka.sasl_password else None
+    if kafka.security_protocol.endswith("SSL"):
+        options["ssl_context"] = ssl_context(kafka)
+    return options
+
+
+def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
+    """Build the TLS context from the CA file, and the client certificate if there is one."""
+    context = ssl.create_default_context(cafile=str(kafka.ssl_cafile) if kafka.ssl_cafile else None)
+    if kafka.ssl_certfile:
+        context.load_cert_chain(kafka.ssl_certfile, kafka.ssl_keyfile)
+    return context
+
+
+def producer(settings: Settings) -> AIOKafkaProducer:
+    """Make a producer whose records are acknowledged by all replicas."""
+    return AIOKafkaProducer(
+        **client_options(settings.kafka),
+        acks="all",
+        enable_idempotence=settings.kafka.idempotent,
+        max_request_size=settings.topics.max_message_bytes,
+        max_batch_size=262_144,
+        linger_ms=2,
+        # An idempotent producer goes on trying for ever: the commit waits for the outbox, so nothing is lost.
+        request_timeout_ms=30_000,
+        retry_backoff_ms=200,
+    )
+
+
+def consumer(settings: Settings, group: str | None, **options: Any) -> AIOKafkaConsumer:
+    """Make a consumer that commits only when told to. `group` comes without the configured prefix."""
+    kafka = settings.kafka
+    chosen: dict[str, Any] = {
+        "group_id": f"{kafka.group_prefix}-{group}" if group else None,
+        "enable_auto_commit": False,
+        "session_timeout_ms": int(kafka.session_timeout_s * 1000),
+        "heartbeat_interval_ms": max(int(kafka.session_timeout_s * 1000 / 5), 200),
+        "fetch_max_bytes": 16_777_216,
+        "max_partition_fetch_bytes": max(4_194_304, settings.topics.max_message_bytes),
+        "max_poll_records": 500,
+        "retry_backoff_ms": 200,
+    }
+    if group and kafka.instance_id:
+        chosen["group_instance_id"] = f"{kafka.instance_id}-{group}"
+    return AIOKafkaConsumer(**client_options(kafka), **{**chosen, **options})
+
+
+def admin(settings: Settings) -> AIOKafkaAdminClient:
+    """Make an admin client."""
+    return AIOKafkaAdminClient(**client_options(settings.kafka), request_timeout_ms=20_000)
+
+
+def event_key(tenant: str, session_id: str) -> bytes:
+    """Give the record key of a session's events, `tenant/session_id`: they share it, so they share a partition (A8)."""
+    return f"{tenant}/{session_id}".encode()
+
+
+def partition_for(key: bytes, partitions: int) -> int:
+    """Give the partition that the Java clients, aiokafka and librdkafka's murmur2 partitioner choose for a key."""
+    return int((murmur2(key) & 0x7FFFFFFF) % partitions)

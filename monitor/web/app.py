@@ -1,0 +1,210 @@
+"""The pages: what was judged, and why. Server-rendered, without scripts.
+
+Everything shown comes from users and models and is hostile until proven otherwise: templates escape all of it,
+hidden characters are made visible, and the policy of the pages forbids scripts altogether.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+import structlog
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from monitor.errors import StoreError
+from monitor.store import SessionFilter, Store
+from monitor.web import summary, transcript
+from monitor.web.headers import SecurityHeaders
+from monitor.web.text import session_ids, session_path, visible, visible_markup
+
+PAGE_SIZE: Final = 50
+DEFAULT_MEASURE: Final = "reverted"
+LOOPBACK: Final = ("localhost", "127.0.0.1")
+_FILTERS: Final = ("session_id", "rubric", "stratum", "kind", "failure", "assistant", "assistant_version")
+_KINDS: Final = ("verdict", "skipped", "unscored")
+_LOG = structlog.get_logger(__name__)
+
+
+def create_app(store: Store, *, hosts: Sequence[str] = LOOPBACK, warning: str | None = None) -> Starlette:
+    """Build the app of the pages.
+
+    `hosts` are the host names it answers to (`*` for any): a page of another site must not reach a loopback port by
+    a name of its own. `warning` is shown on top of every page, such as that transcripts are not redacted.
+    """
+    pages = _Pages(store, _environment(warning))
+    return Starlette(
+        routes=[
+            Route("/", pages.index, name="index"),
+            Route("/sessions/{ids:path}", pages.session, name="session"),
+            Route("/session", pages.session, name="session_by_query"),
+            Mount("/static", StaticFiles(packages=[("monitor.web", "static")]), name="static"),
+        ],
+        exception_handlers={
+            HTTPException: pages.http_error,
+            StoreError: pages.store_error,
+            Exception: pages.unexpected,
+        },
+        middleware=[
+            Middleware(SecurityHeaders),
+            Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
+        ],
+    )
+
+
+class _Pages:
+    """The endpoints. They are plain functions, so that Starlette runs them in threads: the store blocks."""
+
+    def __init__(self, store: Store, templates: Environment) -> None:
+        self._store = store
+        self._templates = templates
+
+    def index(self, request: Request) -> Response:
+        wanted = _filter(request.query_params)
+        totals = self._store.totals()
+        choices = summary.choices(totals)
+        measure = request.query_params.get("measure") or _default_measure(choices.measures)
+        rows = () if totals.rebuilding else summary.summaries(totals, measure)
+        page = self._store.sessions(wanted)
+        following = _link(request.query_params, before=str(page.next)) if page.next else None
+        return self._render(
+            "sessions.html",
+            page=page,
+            wanted=wanted,
+            filtered=any(getattr(wanted, name) is not None for name in _FILTERS),
+            choices=choices,
+            kinds=_KINDS,
+            measure=measure,
+            summaries=rows,
+            scale=summary.scale(rows),
+            totals=totals,
+            pending=sum(totals.pending.values()),
+            next_link=following,
+            first_link=_link(request.query_params) if wanted.before is not None else None,
+        )
+
+    def session(self, request: Request) -> Response:
+        ids = _ids(request)
+        found = self._store.session(*ids) if ids else None
+        if found is None:
+            raise HTTPException(404, "No such session is stored. Its decision may still be on its way, or retention "
+                                     "has removed it.")  # fmt: skip
+        marking = transcript.shown_judgements(found)
+        events = {id(item): transcript.findings(item) for item in found.judgements}
+        marks = [finding for item in marking for finding in events[id(item)]]
+        return self._render(
+            "session.html",
+            session=found,
+            judgements=[(item, events[id(item)]) for item in reversed(found.judgements)],
+            turns=transcript.turns(found.view, marks) if found.view else (),
+        )
+
+    async def http_error(self, _request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101 - Starlette chose this handler by the type
+        return self._error(error.status_code, error.detail)
+
+    async def store_error(self, _request: Request, error: Exception) -> Response:
+        return self._error(503, f"{error}. Nothing is lost meanwhile: records wait in Kafka. Reload in a moment.")
+
+    async def unexpected(self, _request: Request, error: Exception) -> Response:
+        _LOG.error("page_failed", error_type=type(error).__name__)
+        return self._error(
+            500, "This page has a fault. The log of the process says which; other pages still work."
+        )
+
+    def _error(self, status: int, detail: str) -> Response:
+        title = HTTPStatus(status).phrase
+        return self._render("error.html", status=status, title=title, detail=detail, code=status)
+
+    def _render(self, template: str, *, code: int = 200, **values: Any) -> Response:
+        return HTMLResponse(self._templates.get_template(template).render(**values), status_code=code)
+
+
+def _environment(warning: str | None) -> Environment:
+    templates = Environment(
+        loader=PackageLoader("monitor.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters.update(
+        visible=visible,
+        shown=visible_markup,
+        percent=_percent,
+        moment=_moment,
+        iso=_iso,
+        pretty=_pretty,
+        event=_event,
+    )
+    templates.globals.update(session_path=session_path, warning=warning)
+    return templates
+
+
+def _filter(query: Mapping[str, str]) -> SessionFilter:
+    before = query.get("before") or None
+    if before is not None and not (before.isascii() and before.isdigit() and len(before) < 19):  # noqa: PLR2004 - 64 bits
+        raise HTTPException(400, "The page number in the address is damaged. Go back to the newest sessions.")
+    values = {name: query.get(name) or None for name in _FILTERS}
+    return SessionFilter(**values, before=int(before) if before else None, limit=PAGE_SIZE)
+
+
+def _default_measure(measures: Sequence[str]) -> str:
+    return DEFAULT_MEASURE if DEFAULT_MEASURE in measures or not measures else measures[0]
+
+
+def _link(query: Mapping[str, str], **changes: str) -> str:
+    kept = {name: value for name, value in query.items() if value and name != "before"}
+    return "/?" + urlencode(kept | changes)
+
+
+def _ids(request: Request) -> tuple[str, str, str] | None:
+    if "ids" in request.path_params:
+        raw = request.scope.get("raw_path") or request.url.path.encode()
+        return session_ids(raw)
+    query = request.query_params
+    return query.get("tenant", ""), query.get("session_id", ""), query.get("segment", "")
+
+
+def _percent(share: float | None) -> str:
+    """Show a share with three digits that matter, as `0.52 %`."""
+    if share is None:
+        return "\u2013"
+    return f"{share * 100:.3g}\u202f%" if share < 1 else "100\u202f%"
+
+
+def _moment(milliseconds: float) -> str:
+    return _utc(milliseconds).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _iso(milliseconds: float) -> str:
+    return _utc(milliseconds).isoformat(timespec="seconds")
+
+
+def _utc(milliseconds: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return datetime.fromtimestamp(0, UTC)
+
+
+def _pretty(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def _event(raw: bytes) -> dict[str, Any]:
+    """Decode a late event for its page; it was checked before it was stored."""
+    value = msgspec.json.decode(raw)
+    return value if isinstance(value, dict) else {"type": "unknown"}

@@ -1,0 +1,101 @@
+"""Hostile text made fit to be looked at: what is invisible, or turns text around, becomes visible. Pure."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+from urllib.parse import quote, unquote
+
+import msgspec
+from markupsafe import Markup, escape
+
+# Control characters but tab and newline; marks that turn the direction of text; characters of no width; the "tag"
+# block, in which instructions to a model can hide. The zero-width joiners stay: scripts and emoji need them.
+_HIDDEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+_DELETE: Final = 0x7F
+_DELETE_PICTURE: Final = "\u2421"
+_C0_END: Final = 0x20
+_CONTROL_PICTURES: Final = 0x2400
+_SAME_QUOTES: Final = {"'": "['\u2018\u2019]", '"': '["\u201c\u201d]'}
+
+
+class Piece(msgspec.Struct, kw_only=True, frozen=True):
+    """A stretch of text; `source` says which finding quotes it, and is empty for the rest."""
+
+    text: str
+    source: str = ""
+
+
+def visible(text: object) -> str:
+    """Show hidden characters: controls as their pictures (NUL is U+2400), others as their code point."""
+    return _HIDDEN.sub(lambda found: _picture(found[0]), str(text).replace("\r\n", "\n"))
+
+
+def visible_markup(text: object) -> Markup:
+    """Show hidden characters as `visible` does, set apart and with their names; everything else is escaped."""
+    plain = str(text).replace("\r\n", "\n")
+    parts, end = [], 0
+    for found in _HIDDEN.finditer(plain):
+        name = unicodedata.name(found[0], "CONTROL CHARACTER")
+        mark = Markup('<span class="hidden-char" title="{}">{}</span>')
+        parts += [escape(plain[end : found.start()]), mark.format(name, _picture(found[0]))]
+        end = found.end()
+    return Markup("").join([*parts, escape(plain[end:])])
+
+
+def pieces(text: str, quotes: dict[str, str]) -> tuple[Piece, ...]:
+    """Cut a text where quotes are found in it; `quotes` maps a quote to its source. The first of two that overlap wins.
+
+    White space and typographic quotes may differ, as in the check of quotes.
+    """
+    spans = sorted(span for quoted, source in quotes.items() for span in _spans(text, quoted, source))
+    cut: list[Piece] = []
+    end = 0
+    for start, stop, source in spans:
+        if start < end:
+            continue
+        if start > end:
+            cut.append(Piece(text=text[end:start]))
+        cut.append(Piece(text=text[start:stop], source=source))
+        end = stop
+    if end < len(text) or not cut:
+        cut.append(Piece(text=text[end:]))
+    return tuple(cut)
+
+
+def session_path(tenant: str, session_id: str, segment: str) -> str:
+    """Give the address of a session's page, whatever its ids hold."""
+    ids = (tenant, session_id, segment)
+    if any(part in {"", ".", ".."} for part in ids):
+        # A browser would take such a part out of a path, escaped or not.
+        names = zip(("tenant", "session_id", "segment"), ids, strict=True)
+        return "/session?" + "&".join(f"{name}={quote(part, safe='')}" for name, part in names)
+    return "/sessions/" + "/".join(quote(part, safe="") for part in ids)
+
+
+def session_ids(raw_path: bytes) -> tuple[str, str, str] | None:
+    """Read the ids from a raw path (`/sessions/...`, still escaped, since ids may hold slashes), or None."""
+    parts = raw_path.decode("ascii", "replace").partition("?")[0].split("/sessions/", 1)[-1].split("/")
+    if len(parts) != 3 or not all(parts):  # noqa: PLR2004 - tenant, session, segment
+        return None
+    tenant, session_id, segment = (unquote(part, errors="replace") for part in parts)
+    return tenant, session_id, segment
+
+
+def _picture(char: str) -> str:
+    code = ord(char)
+    if code < _C0_END:
+        return chr(_CONTROL_PICTURES + code)
+    return _DELETE_PICTURE if code == _DELETE else f"\u27e8U+{code:04X}\u27e9"
+
+
+def _spans(text: str, quoted: str, source: str) -> list[tuple[int, int, str]]:
+    words = quoted.split()
+    if not words:
+        return []
+    pattern = r"\s+".join("".join(_SAME_QUOTES.get(char, re.escape(char)) for char in word) for word in words)
+    return [(found.start(), found.end(), source) for found in re.finditer(pattern, text)]

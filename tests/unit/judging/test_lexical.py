@@ -1,0 +1,122 @@
+"""The offline judge: string rules that answer in the same JSON and go through the same parser."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given, settings
+
+from monitor.errors import JudgeFatal
+from monitor.judgement import Skipped, Verdict
+from monitor.judging.flow import judge_flow
+from monitor.judging.lexical import LexicalJudge, answer
+from monitor.judging.model import JudgeRequest
+from monitor.judging.prompt import load
+from monitor.session import Session
+from tests.unit.rubrics.build import RUBRIC, SEATS, Said, chat, seats, sessions
+
+HOLD = SEATS[:2]
+SEVEN: Said = ("u", "No, make it 7 pm.")
+MEET: tuple[Said, ...] = (("u", "Meet Anna at 5 pm in Ulm"), ("a", "You will meet Anna at 5 pm in Ulm, correct?"))
+
+
+def judged(*said: Said) -> dict[str, object]:
+    (window,) = RUBRIC.windows(chat(*said))
+    verdict = RUBRIC.parse(json.dumps(answer(window)), window)
+    assert isinstance(verdict, Verdict)
+    return verdict.data
+
+
+@pytest.mark.parametrize(
+    ("said", "mode"),
+    [
+        ((*MEET, SEVEN, ("a", "You will meet Anna at 19:00 in Ulm.")), "none"),
+        ((*MEET, SEVEN, ("a", "You will meet Anna at 5 pm in Ulm.")), "ignored"),
+        ((*MEET, SEVEN, ("a", "I don't think that's right, you asked for 5 pm.")), "contradicted"),
+        ((*MEET, SEVEN, ("a", "7 pm, then."), ("u", "Where?"), ("a", "In Ulm, at 5 pm.")), "reverted"),
+        ((*MEET, ("u", "No, at 7 pm in Bonn."), ("a", "You will meet Anna at 7 pm in Ulm.")), "partial"),
+        ((*MEET, SEVEN, ("a", "All done!")), "none"),
+    ],
+)
+def test_failure_modes(said: tuple[Said, ...], mode: str) -> None:
+    assert judged(*said)["failure_mode"] == mode
+
+
+def test_reverted_names_the_turn_and_quotes_it() -> None:
+    data = judged(*SEATS)
+    assert (data["first_right_use_turn_index"], data["reversion_turn_index"]) == (3, 5)
+    assert {"turn_index": 5, "quote": SEATS[5][1]} in data["incorporation_evidence"]  # type: ignore[operator]
+
+
+def test_an_old_value_that_the_user_asks_about_is_no_reversion() -> None:
+    data = judged(*MEET, SEVEN, ("a", "7 pm, then."), ("u", "Was it 5 pm before?"), ("a", "It was 5 pm before."))
+    assert data["failure_mode"] == "none"
+
+
+def test_a_silent_reply_is_scored_lower_than_one_that_names_the_value() -> None:
+    silent = judged(*MEET, SEVEN, ("a", "All done!"))
+    named = judged(*MEET, SEVEN, ("a", "Meeting Anna at 7 pm in Ulm."))
+    assert silent["scores"]["incorporation_accuracy"] == 4  # type: ignore[index]
+    assert named["scores"]["incorporation_accuracy"] == 5  # type: ignore[index]
+
+
+def test_an_acknowledgment_is_quoted() -> None:
+    data = judged(*MEET, SEVEN, ("a", "You're right, 7 pm it is."))
+    assert data["acknowledgment_quote"] == "You're right"
+    assert data["acknowledgment_flag"] is True
+
+
+def test_agreeing_words_are_no_dispute() -> None:
+    data = judged(*MEET, SEVEN, ("a", "You're right, you said 7 pm. I have changed it."))
+    assert data["failure_mode"] == "none"
+
+
+def test_another_detail_that_changes_is_an_over_correction() -> None:
+    data = judged(*MEET, SEVEN, ("a", "You will meet Berta at 7 pm in Ulm, correct?"))
+    assert (data["failure_mode"], data["over_corrected"]) == ("none", True)
+    assert data["over_correction_detail"] == "Anna became Berta"
+
+
+def test_a_detail_that_was_asked_for_is_none() -> None:
+    data = judged(*MEET, ("u", "No, Berta, at 7 pm"), ("a", "You will meet Berta at 7 pm in Ulm, correct?"))
+    assert data["over_corrected"] is False
+
+
+def test_a_bare_denial_is_not_applicable() -> None:
+    (window,) = RUBRIC.windows(chat(*MEET, ("u", "That's wrong."), ("a", "Sorry, what should it be?")))
+    result = RUBRIC.parse(json.dumps(answer(window)), window)
+    assert isinstance(result, Skipped)
+    assert result.reason == "not_applicable"
+
+
+def test_a_retraction_needs_no_new_value() -> None:
+    assert judged(*MEET, ("u", "Scratch that."), ("a", "All right."))["correction_type"] == "retraction"
+
+
+def test_it_answers_through_the_seam() -> None:
+    flow = judge_flow(RUBRIC, seats(), load("correction"))
+    request = next(flow)
+    completion = asyncio.run(LexicalJudge().complete(request, timeout=1))
+    with pytest.raises(StopIteration) as stop:
+        flow.send(completion)
+    assert isinstance(stop.value.value.result, Verdict)
+    assert [attempt.kind for attempt in stop.value.value.attempts] == ["valid"]
+
+
+def test_a_rubric_without_rules_is_fatal() -> None:
+    request = JudgeRequest(rubric="x", window_id="1", system="", messages=(), schema={}, max_tokens=1, window=None)
+    with pytest.raises(JudgeFatal, match="rubric x"):
+        asyncio.run(LexicalJudge().complete(request, timeout=1))
+
+
+@settings(max_examples=200)
+@given(sessions())
+def test_its_answer_to_any_session_is_accepted(session: Session) -> None:
+    for window in RUBRIC.windows(session):
+        if RUBRIC.preflight(window) is None:
+            given_ = answer(window)
+            assert list(given_) == RUBRIC.schema(window)["required"]
+            RUBRIC.parse(json.dumps(given_), window)
+            assert answer(window) == given_
