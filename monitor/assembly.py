@@ -8,15 +8,16 @@ offset of the oldest open session (A4), and what is already out is restored befo
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from itertools import count
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from monitor.events import Event, SessionEnd, SessionEvent, Tick, Turn
+from monitor.closed_segment import ClosedSegment, EventIds, known_at, late_target
 from monitor.open_session import AssemblyPolicy, Key, OpenSession
-from monitor.session import Addendum, CloseReason, SessionRecord, decode_content
+from monitor.session import Addendum, CloseReason, FinishedRecord, SessionRecord, decode_content
 
 SkewDirection: TypeAlias = Literal["future", "past"]
 
@@ -29,26 +30,14 @@ class Position(NamedTuple):
 
 
 class SafePosition(NamedTuple):
-    """What may be committed: the offset to replay from, and the stream time just before it (A4)."""
+    """What may be committed: the offset to replay from, and the stream time just before it (A4).
+
+    `truncated_until` is the stream time up to which new sessions may lack a start (A9); a restart needs it too.
+    """
 
     offset: int
     stream_time: int | None
-
-
-class ClosedSegment:
-    """What is remembered of a segment that is out: enough to know its events again."""
-
-    __slots__ = ("closed_at", "event_ids", "first", "last", "segment", "turn_ids")
-
-    def __init__(
-        self, segment: str, first: int, last: int, closed_at: int, event_ids: set[str], turn_ids: set[str]
-    ) -> None:
-        self.segment = segment
-        self.first = first
-        self.last = last
-        self.closed_at = closed_at
-        self.event_ids = event_ids
-        self.turn_ids = turn_ids
+    truncated_until: int | None = None
 
 
 class Finished(NamedTuple):
@@ -93,7 +82,13 @@ Output: TypeAlias = Finished | Late | Orphan | Duplicate | Skewed
 class SessionAssembler:
     """Assembles the sessions of one partition. Not thread-safe; state changes only inside its methods."""
 
-    def __init__(self, policy: AssemblyPolicy, partition: int = 0, stream_time: int | None = None) -> None:
+    def __init__(
+        self,
+        policy: AssemblyPolicy,
+        partition: int = 0,
+        stream_time: int | None = None,
+        truncated_until: int | None = None,
+    ) -> None:
         self._policy = policy
         self._partition = partition
         self._stream_time = stream_time
@@ -103,10 +98,11 @@ class SessionAssembler:
         self._deadlines: list[tuple[int, int, OpenSession]] = []
         self._tie = count()
         self._closed: dict[Key, list[ClosedSegment]] = {}
-        self._memory: deque[tuple[int, Key, ClosedSegment]] = deque()
+        # A heap: copies that are read back need not come in the order in which they closed.
+        self._memory: list[tuple[int, int, Key, ClosedSegment]] = []
         self._copies: list[tuple[int, int, ClosedSegment]] = []
         self._behind_gap = False
-        self._truncated_until: int | None = None
+        self._truncated_until = truncated_until
 
     # -- what the caller asks ------------------------------------------------------------------------------
 
@@ -123,9 +119,9 @@ class SessionAssembler:
     def safe_position(self) -> SafePosition:
         """Give the position to commit: replaying from here loses nothing (A4)."""
         if not self._open:
-            return SafePosition(self._next_offset, self._stream_time)
+            return SafePosition(self._next_offset, self._stream_time, self._truncated_until)
         oldest = next(iter(self._open.values()))
-        return SafePosition(oldest.first, oldest.stream_time_before)
+        return SafePosition(oldest.first, oldest.stream_time_before, self._truncated_until)
 
     def read_back_bound(self, committed: SafePosition) -> int | None:
         """Give the lowest offset of the sessions topic that a replay from `committed` needs, if any (A4).
@@ -139,7 +135,10 @@ class SessionAssembler:
     # -- what the caller tells -----------------------------------------------------------------------------
 
     def resume_at(self, offset: int, *, truncated: bool = False) -> None:
-        """Start at an offset. `truncated`: the log before it is gone; sessions seen soon may lack a start (A9)."""
+        """Start at an offset. `truncated`: the log before it is gone; sessions seen soon may lack a start (A9).
+
+        How soon is known with the first event; commit no position before it.
+        """
         self._next_offset = offset
         self._behind_gap = truncated
 
@@ -147,13 +146,26 @@ class SessionAssembler:
         """Note where in the sessions topic a finished segment was written."""
         heapq.heappush(self._copies, (offset, next(self._tie), finished.closed))
 
-    def restore(self, record: SessionRecord, offset: int) -> None:
-        """Take in a copy that was read back from the sessions topic, before the replay starts (A5).
+    def restore(self, record: FinishedRecord, offset: int) -> None:
+        """Take in a record that was read back from the sessions topic, in its order, before the replay (A5).
 
-        Several copies of one segment count as their union. Raises `msgspec.DecodeError` on a broken record.
+        Several copies of one segment count as their union. Addenda count too: a duplicate of a late event must
+        not get into a later segment. Raises `msgspec.DecodeError` on a broken record.
         """
+        if isinstance(record, SessionRecord):
+            self._restore_segment(record, offset)
+        else:
+            self._restore_addendum(record)
+
+    def _restore_addendum(self, addendum: Addendum) -> None:
+        for closed in self._closed.get((addendum.tenant, addendum.session_id), ()):
+            if closed.segment == addendum.segment and closed.last < addendum.offset:
+                event_id = msgspec.json.decode(addendum.event, type=EventIds).event_id
+                closed.late.setdefault(event_id, addendum.offset)
+
+    def _restore_segment(self, record: SessionRecord, offset: int) -> None:
         content = decode_content(record.content)
-        ids = [msgspec.json.decode(raw, type=_Ids) for raw in content.events]
+        ids = [msgspec.json.decode(raw, type=EventIds) for raw in content.events]
         key = (content.tenant, content.session_id)
         span = record.span
         # A duplicate that came after its segment was forgotten opens another one under the same id: no copy.
@@ -172,6 +184,8 @@ class SessionAssembler:
         closed.last = max(closed.last, span.last)
         closed.event_ids.update(item.event_id for item in ids)
         closed.turn_ids.update(item.turn_id for item in ids if item.type == "turn" and item.turn_id)
+        # A stopped worker's copies may lie between another's; who is the latest must not depend on that.
+        self._closed[key].sort(key=lambda other: other.last)
         heapq.heappush(self._copies, (offset, next(self._tie), closed))
 
     def on_event(self, event: Event, raw: bytes, position: Position) -> list[Output]:
@@ -251,8 +265,7 @@ class SessionAssembler:
         if session.truncated:
             reason = "truncated"
         segment, record = session.finish(self._partition, reason, now)
-        turn_ids = {turn.turn_id for turn in session.turns}
-        closed = ClosedSegment(segment, session.first, session.last, now, session.event_ids, turn_ids)
+        closed = ClosedSegment(segment, session.first, session.last, now, session.event_ids, session.turn_ids)
         self._remember(session.key, closed)
         outputs.append(Finished(session.key, record, reason, len(session.turns), closed))
 
@@ -260,11 +273,11 @@ class SessionAssembler:
 
     def _remember(self, key: Key, closed: ClosedSegment) -> None:
         self._closed.setdefault(key, []).append(closed)
-        self._memory.append((closed.closed_at + self._policy.memory, key, closed))
+        heapq.heappush(self._memory, (closed.closed_at + self._policy.memory, next(self._tie), key, closed))
 
     def _forget(self, now: int) -> None:
         while self._memory and self._memory[0][0] < now:
-            _, key, closed = self._memory.popleft()
+            _, _, key, closed = heapq.heappop(self._memory)
             kept = [other for other in self._closed[key] if other is not closed]
             if kept:
                 self._closed[key] = kept
@@ -283,23 +296,24 @@ class SessionAssembler:
     ) -> None:
         key = (event.tenant, event.session_id)
         closed = self._closed.get(key, [])
-        if any(segment.first <= offset <= segment.last for segment in closed):
-            return  # replayed: this event is inside a segment that is out (A5)
+        if any(segment.is_out(event.event_id, offset) for segment in closed):
+            return
         session = self._open.get(key)
-        if session is not None and self._must_split(session, event, raw, time, outputs):
-            session = None
-            closed = self._closed.get(key, [])
-        if self._is_duplicate(event, offset, session, closed):
+        taken_in = session is not None and event.event_id in session.event_ids
+        if taken_in or any(segment.has_event(event, offset) for segment in closed):
             outputs.append(Duplicate(event.event_id))
             return
-        # Segments that begin behind this event exist only because they were read back: not yet, for this event.
-        known = [segment for segment in closed if segment.first <= offset]
-        target = None if isinstance(event, Turn) else _late_target(event, session, known)
+        target = late_target(event, offset, session, closed)
+        # What does not go into the open session can't be a reason to split it.
+        if target is None and session is not None and self._must_split(session, event, raw, time, outputs):
+            session = None
+            closed = self._closed.get(key, [])
+            target = late_target(event, offset, session, closed)
         if target is not None:
             self._late(event, raw, offset, target, outputs)
             return
         if session is None:
-            session = self._open_session(key, offset, before, known)
+            session = self._open_session(key, offset, before, known_at(closed, offset))
         now = self._stream_time or 0
         session.add(event, raw, offset, time, now)
         self._schedule(session, event)
@@ -307,34 +321,15 @@ class SessionAssembler:
     def _must_split(
         self, session: OpenSession, event: SessionEvent, raw: bytes, time: int, outputs: list[Output]
     ) -> bool:
-        if event.event_id in session.event_ids:
-            return False
         reason = session.split_reason(event, len(raw), time, self._policy)
         if reason is None:
             return False
         self._close(session, reason, self._stream_time or 0, outputs)
         return True
 
-    @staticmethod
-    def _is_duplicate(
-        event: SessionEvent, offset: int, session: OpenSession | None, closed: list[ClosedSegment]
-    ) -> bool:
-        if session is not None and event.event_id in session.event_ids:
-            return True
-        # A turn is in one segment at most, whichever copy of it comes by; anything else may have been an
-        # orphan before the segment that took in its duplicate began.
-        return any(
-            event.event_id in segment.event_ids
-            for segment in closed
-            if segment.first <= offset or isinstance(event, Turn)
-        )
-
     def _late(
         self, event: SessionEvent, raw: bytes, offset: int, target: ClosedSegment, outputs: list[Output]
     ) -> None:
-        if event.event_id in target.event_ids:
-            outputs.append(Duplicate(event.event_id))
-            return
         outputs.append(
             Late(
                 Addendum(
@@ -347,7 +342,7 @@ class SessionAssembler:
                 )
             )
         )
-        target.event_ids.add(event.event_id)
+        target.late[event.event_id] = offset
 
     def _open_session(self, key: Key, offset: int, before: int | None, known: list[ClosedSegment]) -> OpenSession:
         now = self._stream_time or 0
@@ -360,26 +355,8 @@ class SessionAssembler:
         return session
 
     def _schedule(self, session: OpenSession, event: SessionEvent) -> None:
-        # A clock that moved on is noticed when its old entry comes up; only an earlier deadline needs a new one.
-        if len(session.event_ids) == 1 or isinstance(event, SessionEnd):
+        # A clock that moved on is noticed when its old entry comes up; only an earlier deadline needs a new one:
+        # an explicit end, or the first turn when the gap is shorter than the grace.
+        first_turn = isinstance(event, Turn) and len(session.turns) == 1
+        if first_turn or len(session.event_ids) == 1 or isinstance(event, SessionEnd):
             heapq.heappush(self._deadlines, (session.deadline(self._policy), next(self._tie), session))
-
-
-class _Ids(msgspec.Struct):
-    type: str
-    event_id: str
-    turn_id: str | None = None
-
-
-def _late_target(
-    event: SessionEvent, session: OpenSession | None, known: list[ClosedSegment]
-) -> ClosedSegment | None:
-    """Find the closed segment that an event other than a turn belongs to, if it belongs to none that is open."""
-    if not known:
-        return None
-    turn_id = getattr(event, "turn_id", None)
-    if turn_id is not None:
-        if session is not None and session.has_turn(turn_id):
-            return None
-        return next((segment for segment in reversed(known) if turn_id in segment.turn_ids), None)
-    return None if session is not None and session.turns else known[-1]

@@ -8,6 +8,7 @@ reason from `EVENT_ERRORS`. `backslide schema events` prints the JSON Schema of 
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
@@ -117,7 +118,12 @@ Event: TypeAlias = SessionEvent | Tick
 EventType: TypeAlias = Literal["turn", "evidence", "correction", "escalation", "feedback", "session_end", "tick"]
 EVENT_TYPES: Final = get_args(EventType)
 
+# The wire types need 3. The limit keeps later stages, which decode the event inside of a session's record and on
+# another call stack, from meeting a recursion limit that this one did not.
+_MAX_DEPTH = 64
+
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_JSON_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 def event_type(event: Event) -> str:
@@ -139,20 +145,32 @@ class EventDecoder:
         Raises `InvalidEvent` with reason `too_large`, `undecodable`, `unknown_type` or `invalid_field`.
         """
         if len(raw) > self._max_bytes:
-            raise InvalidEvent(
-                "too_large",
-                f"event of {len(raw)} bytes; at most {self._max_bytes} are accepted (assembly.max_event_bytes)",
-            )
+            raise self._too_large(len(raw))
         try:
-            return self._decode(raw), raw
+            event, kept = self._decode(raw), raw
         except msgspec.ValidationError as error:
             raise _invalid(error) from None
         except msgspec.DecodeError as error:
-            mended = _mend(raw, error)
+            event, kept = self._decode_mended(_mend(raw, error))
+        except RecursionError:
+            raise _too_deep() from None
+        _check_kept(kept)
+        return event, kept
+
+    def _decode_mended(self, mended: bytes) -> tuple[Event, bytes]:
+        # Escaping a raw control character makes six bytes of one.
+        if len(mended) > self._max_bytes:
+            raise self._too_large(len(mended))
         try:
             return self._decode(mended), mended
         except msgspec.ValidationError as error:
             raise _invalid(error) from None
+
+    def _too_large(self, size: int) -> InvalidEvent:
+        return InvalidEvent(
+            "too_large",
+            f"event of {size} bytes; at most {self._max_bytes} are accepted (assembly.max_event_bytes)",
+        )
 
 
 def encode(event: Event) -> bytes:
@@ -174,10 +192,47 @@ def _invalid(error: msgspec.ValidationError) -> InvalidEvent:
 def _mend(raw: bytes, error: msgspec.DecodeError) -> bytes:
     """Re-encode JSON that only a lenient parser takes: lone surrogates become U+FFFD."""
     try:
-        value = json.loads(raw.decode("utf-8"), strict=False, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
+        value = json.loads(
+            raw.decode("utf-8"), strict=False, parse_constant=_refuse_constant, parse_float=_finite_float
+        )
+        return msgspec.json.encode(_without_surrogates(value))
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError:
         raise InvalidEvent("undecodable", str(error)) from None
-    return msgspec.json.encode(_without_surrogates(value))
+
+
+def _check_kept(kept: bytes) -> None:
+    """Refuse what the decoder skips in fields it does not know: bad UTF-8, and nesting without end."""
+    try:
+        kept.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidEvent("undecodable", f"not UTF-8 at byte {error.start}") from None
+    # Counting is quick, and nearly always enough; brackets inside of strings don't nest.
+    if kept.count(b"[") + kept.count(b"{") > _MAX_DEPTH and _depth(kept) > _MAX_DEPTH:
+        raise _too_deep()
+
+
+def _depth(valid_json: bytes) -> int:
+    depth = deepest = 0
+    for byte in _JSON_STRING.sub(b"", valid_json):
+        if byte in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif byte in b"]}":
+            depth -= 1
+    return deepest
+
+
+def _too_deep() -> InvalidEvent:
+    return InvalidEvent("undecodable", f"JSON nested more than {_MAX_DEPTH} levels deep")
+
+
+def _finite_float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is out of range")
+    return value
 
 
 def _refuse_constant(name: str) -> float:

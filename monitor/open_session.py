@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -66,6 +67,7 @@ class OpenSession:
         "size",
         "stream_time_before",
         "truncated",
+        "turn_ids",
         "turns",
     )
 
@@ -93,11 +95,8 @@ class OpenSession:
         self.turns: list[HeldTurn] = []
         self.others: list[HeldEvent] = []
         self.event_ids: set[str] = set()
+        self.turn_ids: set[str] = set()
         self.closed = False
-
-    def has_turn(self, turn_id: str) -> bool:
-        """Whether a turn of this id has arrived."""
-        return any(turn.turn_id == turn_id for turn in self.turns)
 
     def add(self, event: SessionEvent, raw: bytes, offset: int, time: int, now: int) -> None:
         """Take in an event. `time` is its time bounded by the broker's, `now` the stream time (A1)."""
@@ -108,6 +107,7 @@ class OpenSession:
         self.event_ids.add(event.event_id)
         own_time = round(event.ts * 1000)
         if isinstance(event, Turn):
+            self.turn_ids.add(event.turn_id)
             self.turns.append(HeldTurn(event.turn_index, own_time, offset, event.event_id, event.turn_id, raw))
             return
         self.others.append(HeldEvent(own_time, offset, event_type(event), raw))
@@ -171,7 +171,6 @@ def final_order(turns: list[HeldTurn]) -> list[HeldTurn]:
     def order(turn: HeldTurn) -> tuple[int, int, int, int]:
         if turn.turn_index is not None:
             return places[turn.offset], 0, 0, 0
-        behind = sum(1 for time in newest if time <= turn.time) - 1
-        return behind, 1, turn.time, turn.offset
+        return bisect_right(newest, turn.time) - 1, 1, turn.time, turn.offset
 
     return sorted(turns, key=order)

@@ -27,7 +27,7 @@ from starlette.staticfiles import StaticFiles
 from monitor.errors import StoreError
 from monitor.store import SessionFilter, Store
 from monitor.web import summary, transcript
-from monitor.web.headers import SecurityHeaders
+from monitor.web.headers import HEADERS, SecurityHeaders
 from monitor.web.text import session_ids, session_path, visible, visible_markup
 
 PAGE_SIZE: Final = 50
@@ -35,14 +35,15 @@ DEFAULT_MEASURE: Final = "reverted"
 LOOPBACK: Final = ("localhost", "127.0.0.1")
 _FILTERS: Final = ("session_id", "rubric", "stratum", "kind", "failure", "assistant", "assistant_version")
 _KINDS: Final = ("verdict", "skipped", "unscored")
+_NOT_FOUND: Final = "No such session is stored. Its decision may be on its way, or retention has removed it."
 _LOG = structlog.get_logger(__name__)
 
 
 def create_app(store: Store, *, hosts: Sequence[str] = LOOPBACK, warning: str | None = None) -> Starlette:
     """Build the app of the pages.
 
-    `hosts` are the host names it answers to (`*` for any): a page of another site must not reach a loopback port by
-    a name of its own. `warning` is shown on top of every page, such as that transcripts are not redacted.
+    `hosts` are the host names it answers to (`*` for any): a page of another site must not reach a loopback port
+    by a name of its own. `warning` is shown on top of every page, such as that transcripts are not redacted.
     """
     pages = _Pages(store, _environment(warning))
     return Starlette(
@@ -99,8 +100,7 @@ class _Pages:
         ids = _ids(request)
         found = self._store.session(*ids) if ids else None
         if found is None:
-            raise HTTPException(404, "No such session is stored. Its decision may still be on its way, or retention "
-                                     "has removed it.")  # fmt: skip
+            raise HTTPException(404, _NOT_FOUND)
         marking = transcript.shown_judgements(found)
         events = {id(item): transcript.findings(item) for item in found.judgements}
         marks = [finding for item in marking for finding in events[id(item)]]
@@ -120,9 +120,10 @@ class _Pages:
 
     async def unexpected(self, _request: Request, error: Exception) -> Response:
         _LOG.error("page_failed", error_type=type(error).__name__)
-        return self._error(
-            500, "This page has a fault. The log of the process says which; other pages still work."
-        )
+        answer = self._error(500, "This page has a fault. The log of the process says which; other pages work.")
+        # This handler runs outside of the middleware.
+        answer.headers.update(HEADERS)
+        return answer
 
     def _error(self, status: int, detail: str) -> Response:
         title = HTTPStatus(status).phrase

@@ -30,7 +30,7 @@ SUMS: Final = {
 class VersionSummary(msgspec.Struct, kw_only=True, frozen=True):
     """One assistant version under one rubric and judge; rates are of the chosen measure.
 
-    `raw` is the share among judged trials, biased by the sampling; `interval` weighs each session by 1/probability.
+    `raw` is the share among judged trials, biased by the sampling; `interval` weighs sessions by 1/probability.
     `unscored` is the weighted share of sessions on which the judge failed.
     """
 

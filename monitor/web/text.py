@@ -48,11 +48,12 @@ def visible_markup(text: object) -> Markup:
 
 
 def pieces(text: str, quotes: dict[str, str]) -> tuple[Piece, ...]:
-    """Cut a text where quotes are found in it; `quotes` maps a quote to its source. The first of two that overlap wins.
+    """Cut a text where quotes are found in it; `quotes` maps a quote to its source.
 
-    White space and typographic quotes may differ, as in the check of quotes.
+    Of two that overlap the first wins, of two that start together the longer. White space and typographic quotes may differ, as in the check of quotes.
     """
-    spans = sorted(span for quoted, source in quotes.items() for span in _spans(text, quoted, source))
+    found = (span for quoted, source in quotes.items() for span in _spans(text, quoted, source))
+    spans = sorted(found, key=lambda span: (span[0], -span[1]))
     cut: list[Piece] = []
     end = 0
     for start, stop, source in spans:
