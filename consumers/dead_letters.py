@@ -48,7 +48,9 @@ def letter(record: Placed, *, stage: str, reason: str, error: str) -> tuple[byte
     return key, raw[:MAX_BYTES], headers
 
 
-async def send(producer: AIOKafkaProducer, topic: str, record: Any, *, stage: str, reason: str, error: str) -> None:
+async def send(
+    producer: AIOKafkaProducer, topic: str, record: Any, *, stage: str, reason: str, error: str
+) -> None:
     """Put a record aside, and return when the broker has it."""
     key, value, headers = letter(record, stage=stage, reason=reason, error=error)
     await producer.send_and_wait(topic, value, key=key, headers=headers)

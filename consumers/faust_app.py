@@ -91,13 +91,15 @@ def raw_topic(app: faust.App, name: str) -> Any:
     return app.topic(name, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw")
 
 
-async def deliver(topic: Any, key: bytes | None, value: bytes, headers: Headers | None = None) -> None:
+async def deliver(
+    topic: Any, key: bytes | None, value: bytes, headers: Headers | None = None, partition: int | None = None
+) -> None:
     """Send a record and wait until the broker has acknowledged it.
 
     Raises `RecordTooLarge`; any other error means that the record may or may not be there.
     """
     try:
-        acknowledged = await topic.send(key=key, value=value, headers=headers)
+        acknowledged = await topic.send(key=key, value=value, headers=headers, partition=partition)
         await acknowledged
     except Exception as error:
         # The client's own check comes wrapped by Faust, the broker's refusal comes as it is.

@@ -77,7 +77,7 @@ def admin(settings: Settings) -> AIOKafkaAdminClient:
 
 
 def event_key(tenant: str, session_id: str) -> bytes:
-    """Give the record key of a session's events, `tenant/session_id`: they share it, so they share a partition (A8)."""
+    """Give the record key of a session's events, `tenant/session_id`: one key, one partition (A8)."""
     return f"{tenant}/{session_id}".encode()
 
 

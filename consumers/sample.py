@@ -13,19 +13,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import msgspec
 import structlog
 
+from consumers import topics
+from consumers.dead_letters import letter
 from consumers.faust_app import RecordTooLarge, create_app, deliver, raw_topic, stop_within
+from consumers.health import Health
+from consumers.kafka import event_key
 from monitor.config import Settings
 from monitor.decision import Decision, Job
 from monitor.errors import BackslideError
 from monitor.metrics import Meters
+from monitor.rubrics import RUBRICS
 from monitor.sampling.decide import decide, oversized, without_content
-from monitor.sampling.policy import ERROR_STRATUM, Policy
+from monitor.sampling.policy import RESERVED_STRATA, Policy
 from monitor.sampling.policy_file import PolicyFile, Reload
 from monitor.session import Addendum, FinishedRecord, decode_record
 
@@ -33,19 +38,18 @@ METERS: Final = ("decisions", "policy_reloads", "dead_letters", "lag_seconds")
 STAGE: Final = "sample"
 STOP_S: Final = 8.0
 _WATCH_S: Final = 0.5
-_DEAD_LETTER_CUT: Final = 65_536
-
-Ready = Callable[[bool, str], None]
 
 
 class SamplerFailed(BackslideError):
     """The sampler can't go on. End the process at once, awaiting nothing more; a restart replays what is open."""
 
+    end_at_once = True
+
 
 class Sampler:
     """One sampler process. `start` it, then `run_until` a stop event; both raise `SamplerFailed`.
 
-    `policies` holds the policy in force, `clock` gives Unix seconds and is used for lag only.
+    `policies` holds the policy in force; `health` is told of readiness; `clock` gives Unix seconds, for lag only.
     """
 
     def __init__(
@@ -53,8 +57,8 @@ class Sampler:
         settings: Settings,
         meters: Meters,
         policies: PolicyFile,
+        health: Health,
         *,
-        ready: Ready = lambda _ready, _reason: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         salt = settings.sampling.salt
@@ -63,8 +67,7 @@ class Sampler:
         self._policies = policies
         self._policy = policies.policy
         self._salt = salt.get_secret_value().encode() if salt else b""
-        self._report = ready
-        self._state: tuple[bool, str] | None = None
+        self._health = health
         self._clock = clock
         self._log = structlog.get_logger().bind(process=STAGE)
         self._published = asyncio.Event()
@@ -74,18 +77,18 @@ class Sampler:
         self._processed: dict[int, tuple[int, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._app = create_app(settings, STAGE)
-        topics = settings.topics
-        self._decisions = raw_topic(self._app, topics.decisions)
-        self._urgent = raw_topic(self._app, topics.jobs_urgent)
-        self._routine = raw_topic(self._app, topics.jobs_routine)
-        self._dead_letters = raw_topic(self._app, topics.dead_letters)
+        names = settings.topics
+        self._decisions = raw_topic(self._app, names.decisions)
+        self._urgent = raw_topic(self._app, names.jobs_urgent)
+        self._routine = raw_topic(self._app, names.jobs_routine)
+        self._dead_letters = raw_topic(self._app, names.dead_letters)
         self._stream: Any = None
         self._app.on_partitions_revoked.connect(self._forget, weak=False)
-        self._app.agent(raw_topic(self._app, topics.sessions), name=STAGE, concurrency=1)(self._agent())
+        self._app.agent(raw_topic(self._app, names.sessions), name=STAGE, concurrency=1)(self._agent())
 
     async def start(self) -> None:
         """Join the group and publish the policy; the first session is taken up after that."""
-        self._ready(False, "joining the consumer group")
+        self._health.ready(False, "joining the consumer group")
         try:
             await self._app.start()
             await self._publish(self._policy)
@@ -111,7 +114,7 @@ class Sampler:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits - {self._failed}:
             wait.cancel()
-        self._ready(False, "stopping")
+        self._health.ready(False, "stopping")
         self._raise_failure()
         # Faust waits for the window to empty, so the acknowledging task goes on meanwhile.
         stopped = await stop_within(self._app, STOP_S)
@@ -188,7 +191,7 @@ class Sampler:
 
     async def _send(self, key: bytes | None, decision: Decision, jobs: list[Job]) -> None:
         """Send a session's jobs, and when the broker has them all, its decision (S3)."""
-        key = key or session_key(decision.tenant, decision.session_id)
+        key = key or event_key(decision.tenant, decision.session_id)
         try:
             await _all(self._send_job(job) for job in jobs)
         except RecordTooLarge:
@@ -208,23 +211,12 @@ class Sampler:
 
     async def _set_aside(self, message: Any, error: Exception) -> None:
         """Send a record that can't be taken in to the dead letters, keyed by position: a replay gives the same."""
-        position = f"{message.topic}/{message.partition}/{message.offset}"
-        raw = message.value or b""
         # The kind of error alone: messages of decoders may quote the record.
-        headers = [
-            ("error", type(error).__name__.encode()),
-            ("topic", message.topic.encode()),
-            ("partition", str(message.partition).encode()),
-            ("offset", str(message.offset).encode()),
-            ("stage", STAGE.encode()),
-        ]
-        try:
-            await deliver(self._dead_letters, position.encode(), raw, headers)
-        except RecordTooLarge:
-            headers.append(("cut", str(len(raw)).encode()))
-            await deliver(self._dead_letters, position.encode(), raw[:_DEAD_LETTER_CUT], headers)
+        kind = type(error).__name__
+        key, value, headers = letter(message, stage=STAGE, reason="undecodable", error=kind)
+        await deliver(self._dead_letters, key, value, headers)
         self._meters.counter("dead_letters", stage=STAGE).inc()
-        self._log.warning("dead_letter", position=position, error=type(error).__name__)
+        self._log.warning("dead_letter", position=key.decode(), error=kind)
 
     async def _reload(self) -> None:
         """Look at the policy file again and again; a new policy is published before it decides anything."""
@@ -244,19 +236,23 @@ class Sampler:
 
     async def _publish(self, policy: Policy) -> None:
         record = policy.published(self._settings.sampling.assistants)
-        for name in (*(stratum.name for stratum in policy.strata), ERROR_STRATUM):
+        for name in (*(stratum.name for stratum in policy.strata), *RESERVED_STRATA):
             for selected in (True, False):
                 self._count(name, selected=selected)
-        await deliver(self._decisions, f"policy/{policy.version}".encode(), msgspec.json.encode(record))
+        value, key = msgspec.json.encode(record), f"policy/{policy.version}".encode()
+        # To every partition: a reader of any of them learns of the policy before its first decision (R3).
+        partitions = range(self._settings.topics.job_partitions)
+        await _all(deliver(self._decisions, key, value, partition=number) for number in partitions)
         self._log.info("policy_loaded", policy=policy.version)
 
     async def _watch(self) -> None:
         """Keep readiness and lag up to date."""
         while True:
+            self._health.beat()
             if self._app.rebalancing:
-                self._ready(False, "rebalancing")
+                self._health.ready(False, "rebalancing")
             else:
-                self._ready(True, "")
+                self._health.ready(True, "")
             self._meters.gauge("lag_seconds", topic=self._settings.topics.sessions).set(self._lag())
             await asyncio.sleep(_WATCH_S)
 
@@ -270,11 +266,6 @@ class Sampler:
                 ages.append(max(self._clock() - timestamp, 0.0))
         return max(ages)
 
-    def _ready(self, ready: bool, reason: str) -> None:
-        if (ready, reason) != self._state:
-            self._state = (ready, reason)
-            self._report(ready, reason)
-
     async def _forget(self, *_: Any, **__: Any) -> None:
         """Drop positions at a revocation: others may process those partitions from here on."""
         self._processed.clear()
@@ -283,23 +274,20 @@ class Sampler:
         return self._meters.counter("decisions", stratum=stratum, selected=str(selected).lower())
 
 
-async def serve(
-    settings: Settings, meters: Meters, stop: asyncio.Event, ready: Ready, *, rubrics: Collection[str]
-) -> None:
-    """Run the sampler until `stop` is set; `meters` must hold `METERS`, `ready` is told of every change.
+async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health: Health) -> None:
+    """Run the sampler until `stop` is set; `meters` must hold `METERS`.
 
-    Raises `PolicyError` when the policy is wrong at the start, and `SamplerFailed`, after which the process must
-    end at once (`os._exit`): awaiting anything might let Faust commit.
+    Raises `TopicError` or `PolicyError` when a topic or the policy is wrong at the start, and `SamplerFailed`,
+    after which the process must end at once (`os._exit`): awaiting anything might let Faust commit.
     """
-    policies = PolicyFile(settings.sampling.policy, rubrics=rubrics)
-    sampler = Sampler(settings, meters, policies, ready=ready)
+    names = settings.topics
+    await topics.require(
+        settings, {names.sessions, names.decisions, names.jobs_urgent, names.jobs_routine, names.dead_letters}
+    )
+    policies = PolicyFile(settings.sampling.policy, rubrics=RUBRICS)
+    sampler = Sampler(settings, meters, policies, health)
     await sampler.start()
     await sampler.run_until(stop)
-
-
-def session_key(tenant: str, session_id: str) -> bytes:
-    """Give the record key of a session whose own record came without one."""
-    return msgspec.json.encode([tenant, session_id])
 
 
 def _decode(raw: bytes | None) -> FinishedRecord:
@@ -316,5 +304,3 @@ async def _all(sends: Any) -> None:
     for error in sorted(errors, key=lambda error: isinstance(error, RecordTooLarge)):
         raise error
 
-
-__all__ = ["METERS", "Sampler", "SamplerFailed", "serve", "session_key"]

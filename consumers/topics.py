@@ -108,7 +108,7 @@ async def check(settings: Settings, names: set[str] | None = None) -> list[Findi
 
 
 async def require(settings: Settings, names: set[str]) -> None:
-    """Raise `TopicError` with every finding, or return when all is well. Does nothing with `topics.check: false`."""
+    """Raise `TopicError` with every finding. Does nothing with `topics.check: false`."""
     if not settings.topics.check:
         return
     findings = await check(settings, names)

@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from monitor.events import Event, SessionEnd, SessionEvent, Tick, Turn
 from monitor.closed_segment import ClosedSegment, EventIds, known_at, late_target
+from monitor.events import Event, SessionEnd, SessionEvent, Tick, Turn
 from monitor.open_session import AssemblyPolicy, Key, OpenSession
 from monitor.session import Addendum, CloseReason, FinishedRecord, SessionRecord, decode_content
 
@@ -132,6 +132,10 @@ class SessionAssembler:
             heapq.heappop(self._copies)
         return self._copies[0][0] if self._copies else None
 
+    def knows(self, tenant: str, session_id: str) -> bool:
+        """Whether a session of this key is open."""
+        return (tenant, session_id) in self._open
+
     # -- what the caller tells -----------------------------------------------------------------------------
 
     def resume_at(self, offset: int, *, truncated: bool = False) -> None:
@@ -187,6 +191,10 @@ class SessionAssembler:
         # A stopped worker's copies may lie between another's; who is the latest must not depend on that.
         self._closed[key].sort(key=lambda other: other.last)
         heapq.heappush(self._copies, (offset, next(self._tie), closed))
+
+    def skip(self, offset: int) -> None:
+        """Pass a record that is not an event of this partition."""
+        self._next_offset = offset + 1
 
     def on_event(self, event: Event, raw: bytes, position: Position) -> list[Output]:
         """Apply the next event of the log and give what came of it, in order.

@@ -17,6 +17,7 @@ from pydantic_settings import (
 )
 
 from monitor.errors import ConfigError
+from monitor.open_session import AssemblyPolicy
 
 SaslMechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
@@ -40,6 +41,9 @@ class KafkaSettings(Section):
     ssl_keyfile: Path | None = None
     idempotent: bool = Field(
         default=True, description="Idempotent producers; off only for the embedded broker of the demo."
+    )
+    commit_metadata: bool = Field(
+        default=True, description="Whether the broker keeps commit metadata; the embedded one does not."
     )
     session_timeout_s: float = Field(default=10.0, ge=1.0, le=300.0)
     group_prefix: str = Field(default="backslide", pattern=r"^[A-Za-z0-9._-]+$")
@@ -175,6 +179,7 @@ class HealthSettings(Section):
     """`/metrics`, `/healthz` and `/readyz` of each process."""
 
     host: str = "0.0.0.0"  # noqa: S104 - probes and scrapes come from outside the pod
+    supervisor_port: int = Field(default=9470, ge=0, le=65_535)
     assemble_port: int = Field(default=9471, ge=0, le=65_535)
     sample_port: int = Field(default=9472, ge=0, le=65_535)
     judge_port: int = Field(default=9473, ge=0, le=65_535)
@@ -250,6 +255,21 @@ def load(path: Path | None = None, overrides: dict[str, Any] | None = None) -> S
         raise ConfigError(explain(error, str(path) if path else "settings")) from None
 
 
+def assembly_policy(settings: Settings) -> AssemblyPolicy:
+    """Give the settings of assembly in milliseconds."""
+    section = settings.assembly
+    return AssemblyPolicy(
+        gap=round(section.gap_s * 1000),
+        grace=round(section.grace_s * 1000),
+        max_age=round(section.max_age_s * 1000),
+        max_turns=section.max_turns,
+        max_bytes=section.max_bytes,
+        max_pinned=section.max_pinned_offsets,
+        memory=round(section.memory_s * 1000),
+        allowed_skew=round(section.allowed_skew_s * 1000),
+    )
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML mapping. Raises `ConfigError` that names the file, and the line where YAML breaks."""
     try:
@@ -285,4 +305,4 @@ def _put(values: dict[str, Any], keys: list[str], value: Any) -> None:
     values[keys[-1]] = value
 
 
-__all__ = ["Settings", "explain", "load", "read_yaml"]
+__all__ = ["Settings", "assembly_policy", "explain", "load", "read_yaml"]

@@ -109,6 +109,7 @@ PIPELINE: Final[tuple[Metric, ...]] = (
     _gauge("open_sessions", "Sessions open in this process."),
     _gauge("lag_seconds", "Age of the newest record processed, by topic; 0 when caught up.", "topic"),
     _counter("commits_failed", "Commits that failed because the partition was lost."),
+    _counter("commits_below_log_start", "Partitions whose commit lay below the start of the log."),
     _counter(
         "decisions", "Decisions sent, by stratum and whether the session was selected.", "stratum", "selected"
     ),

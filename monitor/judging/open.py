@@ -23,10 +23,12 @@ def open_judge(settings: JudgeSettings) -> JudgeModel:
     """Make the judge that `judge.model` names; close it with `aclose`. Raises `ConfigError`."""
     if settings.model == "lexical":
         return LexicalJudge()
-    provider, _, model = settings.model.partition(":")
-    if provider != "anthropic" or not _MODEL.fullmatch(model):
-        raise ConfigError(f"judge.model = {settings.model!r}: must be {_ALLOWED}")
-    return _anthropic(model, settings)
+    return _anthropic(_anthropic_model(settings), settings)
+
+
+def judge_name(settings: JudgeSettings) -> str:
+    """Give the `name` of the judge that `judge.model` asks for, without its key. Raises `ConfigError`."""
+    return "lexical" if settings.model == "lexical" else f"anthropic:{_anthropic_model(settings)}"
 
 
 def retry_policy(settings: JudgeSettings) -> RetryPolicy:
@@ -36,6 +38,13 @@ def retry_policy(settings: JudgeSettings) -> RetryPolicy:
         attempt_timeout_s=settings.attempt_timeout_s,
         retry_after_cap_s=settings.retry_after_cap_s,
     )
+
+
+def _anthropic_model(settings: JudgeSettings) -> str:
+    provider, _, model = settings.model.partition(":")
+    if provider != "anthropic" or not _MODEL.fullmatch(model):
+        raise ConfigError(f"judge.model = {settings.model!r}: must be {_ALLOWED}")
+    return model
 
 
 def _anthropic(model: str, settings: JudgeSettings) -> JudgeModel:

@@ -34,12 +34,16 @@ Fields: TypeAlias = dict[str, Any]
 
 
 class Rubric(Protocol):
-    """One rubric. `windows` and everything else are pure: the same session gives the same windows."""
+    """One rubric. `windows` and everything else are pure: the same session gives the same windows.
+
+    `measures` and `scores` name all that `outcomes` can give, so that it can be zero before it happens (R3).
+    """
 
     name: str
     version: str
     mode: str
     measures: tuple[str, ...]
+    scores: tuple[str, ...]
 
     def applies(self, session: Session) -> Skipped | None:
         """Say why the rubric doesn't concern a session, or None when it does."""

@@ -27,13 +27,17 @@ from typing import Any, Final
 
 from monitor.judgement import Outcomes, Result, Skipped, Tally, Unscored, Verdict
 from monitor.rubrics import correction_answer as answer
-from monitor.rubrics import correction_window as event_window
+from monitor.rubrics import correction_events
 from monitor.rubrics.base import Fields, WindowResult
 from monitor.rubrics.correction_answer import CRITERIA
-from monitor.rubrics.correction_window import CorrectionWindow
+from monitor.rubrics.correction_events import Reading
+from monitor.rubrics.correction_window import CorrectionWindow, window
 from monitor.session import Session
 
 MEASURES: Final = ("reverted", "ignored", "partial", "contradicted", "over_corrected", "misaligned")
+# The whole turn is in the transcript; this only points at the words.
+_SHOWN: Final = 600
+SCORES: Final = ("correction_response_score", *(f"criterion_score:{name}" for name in CRITERIA))
 _MODES: Final = ("reverted", "ignored", "partial", "contradicted")
 NO_CORRECTION: Final = "no correction in this session"
 
@@ -58,6 +62,7 @@ class CorrectionRubric:
         self.version = "1"
         self.mode = "event"
         self.measures: tuple[str, ...] = MEASURES
+        self.scores: tuple[str, ...] = SCORES
         self.replies = replies
         self.max_events = max_events
         self.review_score = review_score
@@ -70,9 +75,10 @@ class CorrectionRubric:
 
     def windows(self, session: Session) -> tuple[CorrectionWindow, ...]:
         """Give one window an event, for at most `max_events` of them."""
-        found = event_window.events(session)
-        picked = event_window.sample(session, found, self.max_events)
-        return tuple(event_window.window(session, found, event, self.replies) for event in picked)
+        found = correction_events.events(session)
+        chat = Reading(session)
+        picked = correction_events.sample(session, found, self.max_events)
+        return tuple(window(chat, found, event, self.replies) for event in picked)
 
     def preflight(self, window: CorrectionWindow) -> Skipped | None:
         """Skip events that don't line up with their turns, or whose replies can't be seen."""
@@ -85,7 +91,7 @@ class CorrectionRubric:
             "event": {
                 "correction_id": window.window_id,
                 "correction_turn_index": event.turn,
-                "correction_text": event.text,
+                "correction_text": event.text[:_SHOWN],
                 "error_turn_index": -1 if event.error is None else event.error,
                 "corrected_claim": event.claim or "",
                 "correction_content": event.content or "",
@@ -116,7 +122,7 @@ class CorrectionRubric:
             for item in results
             if isinstance(item.result, Skipped)
         ]
-        events = len(event_window.events(session))
+        events = len(correction_events.events(session))
         data = {
             "events": scored,
             "skipped": skipped,

@@ -13,7 +13,7 @@ import msgspec
 
 from monitor.decision import Decision, Job, JobRef, Labels, fingerprint, job_id
 from monitor.sampling.coin import picked, toss
-from monitor.sampling.policy import ERROR_STRATUM, Policy, Stratum
+from monitor.sampling.policy import ERROR_STRATUM, TRUNCATED_STRATUM, Policy, Stratum
 from monitor.sampling.predicate import document
 from monitor.session import (
     Session,
@@ -83,6 +83,9 @@ def oversized(decision: Decision) -> Decision:
 
 
 def _stratum(policy: Policy, session: Session, signals: Signals) -> Stratum:
+    if session.close_reason == "truncated":
+        # Its start fell off the log: not judged, and in no rubric's frame (A9).
+        return Stratum(name=TRUNCATED_STRATUM, when=None, weight16=16, priority="routine", rubrics=())
     values = document(session, signals)
     return next(stratum for stratum in policy.strata if stratum.takes(values))
 

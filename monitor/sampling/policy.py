@@ -22,6 +22,8 @@ from monitor.sampling.predicate import Predicate, PredicateError
 from monitor.sampling.yaml_lines import YamlLines
 
 ERROR_STRATUM: Final = "error"
+TRUNCATED_STRATUM: Final = "truncated"
+RESERVED_STRATA: Final = (ERROR_STRATUM, TRUNCATED_STRATUM)
 MIN_RATE: Final = 0.001
 NAME_PATTERN: Final = r"^[a-z][a-z0-9_]{0,39}$"
 DEFAULT_SOURCE: Final = "default.yaml (built in)"
@@ -174,7 +176,7 @@ def _mistakes(
 ) -> Iterator[tuple[_Loc, str]]:
     """Find what the structure alone doesn't show, and compile the predicate."""
     here: _Loc = ("strata", index)
-    if stratum.name == ERROR_STRATUM:
+    if stratum.name in RESERVED_STRATA:
         yield (*here, "name"), "is reserved for sessions that can't be evaluated"
     if any(other.name == stratum.name for other in spec.strata[:index]):
         yield (*here, "name"), "is used twice; names must differ"

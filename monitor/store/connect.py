@@ -32,6 +32,7 @@ def connect(url: str) -> Engine:
     try:
         return create_engine(
             parsed,
+            hide_parameters=True,
             pool_pre_ping=True,
             pool_size=5,
             connect_args={"connect_timeout": BUSY_SECONDS, "options": "-c synchronous_commit=on"},
@@ -117,11 +118,12 @@ def _sqlite(url: URL) -> Engine:
         raise StoreError("store sqlite://: a database in memory is lost with its process; "
                          "write sqlite:///path/file.sqlite")  # fmt: skip
     try:
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+        # Transcripts lie in there.
+        Path(url.database).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"store {shown(url)}: can't create its folder: {error.strerror}; "
                          "choose a path that this user may write, in store.url") from None  # fmt: skip
-    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS}, pool_size=5)
+    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS}, pool_size=5, hide_parameters=True)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -143,9 +145,9 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _reason(error: SQLAlchemyError) -> str:
-    # The driver's own words: SQLAlchemy's hold the statement with its values, which are text of users.
+    # The driver's first line: what follows it, or SQLAlchemy's own words, may hold values, which are text of users.
     cause = error.orig if isinstance(error, DBAPIError) else type(error).__name__
-    return " ".join(str(cause).split())
+    return " ".join(str(cause).split("\n", 1)[0].split())
 
 
 def _remedy(url: URL) -> str:

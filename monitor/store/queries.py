@@ -19,7 +19,8 @@ _COUNTS = msgspec.json.Decoder(Counts)
 class SessionFilter(msgspec.Struct, kw_only=True, frozen=True):
     """Which judgements to list; None lets everything through.
 
-    `failure` is a measure on which something failed, such as `reverted`. `before` is the `next` of a page.
+    `failure` is a measure on which something failed, such as `reverted`. `since` and `until` bound the
+    time of the judgement, in Unix milliseconds. `before` is the `next` of a page.
     """
 
     session_id: str | None = None
@@ -29,6 +30,8 @@ class SessionFilter(msgspec.Struct, kw_only=True, frozen=True):
     failure: str | None = None
     assistant: str | None = None
     assistant_version: str | None = None
+    since: int | None = None
+    until: int | None = None
     before: int | None = None
     limit: int = 50
 
@@ -173,6 +176,10 @@ def _narrowed(query: Select[Any], wanted: SessionFilter) -> Select[Any]:
     if wanted.failure is not None:
         failed = and_(FAILURES.c.digest == JUDGEMENTS.c.digest, FAILURES.c.measure == clean(wanted.failure))
         query = query.where(select(FAILURES.c.digest).where(failed).exists())
+    if wanted.since is not None:
+        query = query.where(JUDGEMENTS.c.finished_at >= wanted.since)
+    if wanted.until is not None:
+        query = query.where(JUDGEMENTS.c.finished_at < wanted.until)
     if wanted.before is not None:
         query = query.where(JUDGEMENTS.c.id < wanted.before)
     return query

@@ -8,6 +8,7 @@ deadlocking.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from sqlalchemy import Connection, Table, bindparam, select, tuple_, update
 
 from monitor.decision import PolicyLoaded
 from monitor.session import Addendum
-from monitor.store.ledger import Sums
+from monitor.store.ledger import Sums, TotalKey
 from monitor.store.rows import (
     Prepared,
     Row,
@@ -63,10 +64,15 @@ class Tallied(msgspec.Struct, kw_only=True):
 
 
 class Batch:
-    """One batch inside its transaction."""
+    """One batch inside its transaction.
 
-    def __init__(self, connection: Connection, items: Sequence[Prepared]) -> None:
+    `series` holds totals that are known to exist: adding nothing to them is left out. `sums` collects what the
+    batch adds.
+    """
+
+    def __init__(self, connection: Connection, items: Sequence[Prepared], series: AbstractSet[TotalKey]) -> None:
         self._connection = connection
+        self._series = series
         # Stable: records of one session keep the order in which they came, which decides overlaps.
         self._items = sorted(items, key=lambda item: item.session_key)
         self._segments: dict[str, Segment] = {}
@@ -76,7 +82,7 @@ class Batch:
         self._forgotten: frozenset[str] = frozenset()
         self._new_decisions: list[tuple[int, Row]] = []
         self._new_judgements: list[tuple[int, Row]] = []
-        self._sums: Sums = {}
+        self.sums: Sums = {}
         self._new_failures: list[Row] = []
         self.report = Tallied()
 
@@ -120,7 +126,7 @@ class Batch:
         for key, job_id, state in self._connection.execute(listed):
             self._known_jobs.setdefault(key, {})[job_id] = state
         for key in keys:
-            self._segments[key] = Segment(decisions.get(key), dict(self._known_jobs.get(key, {})), sums=self._sums)
+            self._segments[key] = Segment(decisions.get(key), dict(self._known_jobs.get(key, {})), sums=self.sums)
         stored = select(*judgement_columns()).where(JUDGEMENTS.c.segment_key.in_(keys)).order_by(JUDGEMENTS.c.id)
         for row in self._connection.execute(stored).mappings():
             self._segments[row["segment_key"]].judgements.append(judgement_facts(row))
@@ -148,7 +154,8 @@ class Batch:
                 self._connection.execute(POLICIES.insert(), [item.row])
                 self.report.policies += 1
             # Again even for a known policy: the judge or the allow-list may be new.
-            add_totals(self._connection, dict.fromkeys(policy_keys(item.record, rubrics, judge), 0))
+            for key in policy_keys(item.record, rubrics, judge):
+                self.sums.setdefault(key, 0)
 
     def _apply(self, item: Prepared) -> None:
         if item.decision is not None:
@@ -188,7 +195,8 @@ class Batch:
         self._write_jobs()
         self._write_judgements()
         self._write_addenda()
-        add_totals(self._connection, self._sums)
+        new = {key: value for key, value in self.sums.items() if value or key not in self._series}
+        add_totals(self._connection, new)
 
     def _write_jobs(self) -> None:
         listed_at = {row["segment_key"]: row["recorded_at"] for _, row in self._new_decisions}

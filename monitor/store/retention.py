@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, Table, delete, func, select, update
 
 from monitor.store.connect import writing
 from monitor.store.ledger import Sums, add
-from monitor.store.rows import session_key
+from monitor.store.rows import clean, session_key
 from monitor.store.segment import PENDING
 from monitor.store.statements import add_totals, insert_new
 from monitor.store.tables import ADDENDA, DECISIONS, FAILURES, JOBS, JUDGEMENTS, META, PRUNED, SESSIONS
@@ -33,13 +33,18 @@ class Expired(msgspec.Struct, kw_only=True, frozen=True):
 
 def forget(connection: Connection, tenant: str, session_id: str, now: int) -> bool:
     """Remove a session's text and remember to store none again; its ids and numbers stay."""
-    key = session_key(tenant, session_id)
-    insert_new(connection, SESSIONS, [{"session_key": key, "forgotten_at": None}])
-    connection.execute(select(SESSIONS).where(SESSIONS.c.session_key == key).with_for_update())
-    connection.execute(update(SESSIONS).where(SESSIONS.c.session_key == key).values(forgotten_at=now))
+    names = clean(tenant), clean(session_id)
+    known = select(DECISIONS.c.session_key).where(
+        DECISIONS.c.tenant == names[0], DECISIONS.c.session_id == names[1]
+    )
+    # Ids with NUL are stored cleaned, so the exact ones may be known from the decision alone.
+    keys = sorted({session_key(tenant, session_id), *connection.execute(known).scalars()})
+    insert_new(connection, SESSIONS, [{"session_key": key, "forgotten_at": None} for key in keys])
+    _lock(connection, keys)
+    connection.execute(update(SESSIONS).where(SESSIONS.c.session_key.in_(keys)).values(forgotten_at=now))
     found = 0
     for table, column in _TEXT:
-        where = table.c.tenant == tenant, table.c.session_id == session_id
+        where = table.c.tenant == names[0], table.c.session_id == names[1]
         found += connection.execute(select(func.count()).select_from(table).where(*where)).scalar_one()
         connection.execute(update(table).where(*where).values({column: None}))
     return found > 0

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Connection, Table, Update, bindparam, update
+from sqlalchemy import Connection, Select, Table, Update, bindparam, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from monitor.store.ledger import TotalKey
 from monitor.store.tables import TOTALS
 
+_COLUMNS: Final = (*TotalKey._fields, "value")
 Insert: TypeAlias = sqlite.Insert | postgresql.Insert
 
 
@@ -25,17 +26,35 @@ def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str,
 
 def add_totals(connection: Connection, sums: Mapping[TotalKey, int], table: Table = TOTALS) -> None:
     """Add to totals, creating those that aren't there; zeros are kept, since a series must not come late (R3)."""
-    rows = [{**key._asdict(), "value": value} for key, value in sorted(sums.items())]
-    if gains := [row for row in rows if row["value"] >= 0]:
-        insert = _insert(connection, table)
-        statement = insert.on_conflict_do_update(
-            index_elements=list(table.primary_key.columns), set_={"value": table.c.value + insert.excluded.value}
-        )
-        connection.execute(statement, gains)
+    ordered = sorted(sums.items())
+    if gains := [(*key, value) for key, value in ordered if value >= 0]:
+        _add(connection, table, gains)
     # The check of the table looks at the row to be inserted before it looks at the conflict, so losses can't
     # take the same way. Their rows are there: only what was counted is taken back (J4).
-    if losses := [{f"_{name}": value for name, value in row.items()} for row in rows if row["value"] < 0]:
+    if losses := [
+        {f"_{name}": part for name, part in zip(_COLUMNS, (*key, value), strict=True)}
+        for key, value in ordered
+        if value < 0
+    ]:
         connection.execute(_subtract(table), losses)
+
+
+def _add(connection: Connection, table: Table, rows: Sequence[tuple[str | int, ...]]) -> None:
+    insert = _insert(connection, table)
+    statement = insert.on_conflict_do_update(
+        index_elements=list(table.primary_key.columns), set_={"value": table.c.value + insert.excluded.value}
+    )
+    if connection.dialect.name == "postgresql":
+        # One statement with an array a column: a batch adds to thousands of totals, each a round of its own else.
+        columns = dict(zip(_COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
+        connection.execute(statement.from_select(_COLUMNS, _unnested(table)), columns)
+    else:
+        connection.execute(statement, [dict(zip(_COLUMNS, row, strict=True)) for row in rows])
+
+
+def _unnested(table: Table) -> Select[Any]:
+    arrays = (bindparam(name, type_=postgresql.ARRAY(table.c[name].type)) for name in _COLUMNS)
+    return select(func.unnest(*arrays).table_valued(*_COLUMNS).render_derived())
 
 
 def _subtract(table: Table) -> Update:

@@ -8,17 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from monitor.decision import DecisionRecord
 from monitor.judgement import Judgement
 from monitor.store import queries, retention
 from monitor.store.connect import connect, migrate, reading, translated, worth_retrying, writing
+from monitor.store.ledger import TotalKey
 from monitor.store.queries import Page, SessionFilter, StoredSession
 from monitor.store.recording import BadRecord, Batch, Tallied
 from monitor.store.rows import Prepared, RubricCounts, prepare
-from monitor.store.totals import Totals, read_totals, rebuild
+from monitor.store.totals import Totals, is_rebuilding, read_totals, rebuild
 
 Record: TypeAlias = DecisionRecord | Judgement
 _TRIES: Final = 8
@@ -57,6 +58,8 @@ class Store:
         self._rubrics = dict(rubrics or {})
         self._judge = judge
         self._clock = clock
+        # Totals that exist for certain; they are never removed, so this can only be behind.
+        self._series: set[TotalKey] = set()
 
     @classmethod
     def open(
@@ -80,10 +83,10 @@ class Store:
         """Close all connections."""
         self._engine.dispose()
 
-    def ping(self) -> None:
-        """Check that the database answers. Raises `StoreError`."""
+    def ping(self) -> bool:
+        """Check that the database answers; says whether its totals can be trusted. Raises `StoreError`."""
         with translated(self._engine.url), reading(self._engine) as connection:
-            connection.execute(text("SELECT 1"))
+            return not is_rebuilding(connection)
 
     def record(self, batch: Sequence[Record]) -> RecordReport:
         """Take in a batch in one transaction (R1); redelivery is free. Commit offsets after it returns.
@@ -162,12 +165,16 @@ class Store:
         for attempt in range(1, _TRIES + 1):
             try:
                 with writing(self._engine) as connection:
-                    return Batch(connection, items).run(self._rubrics, self._judge)
+                    batch = Batch(connection, items, self._series)
+                    done = batch.run(self._rubrics, self._judge)
             except DBAPIError as error:
                 if attempt == _TRIES or not worth_retrying(error):
                     raise
                 # Waiting different times keeps two that met from meeting again.
                 time.sleep(random.uniform(0.5, 1) * 0.02 * attempt)  # noqa: S311 - no secret
+            else:
+                self._series.update(batch.sums)
+                return done
         raise AssertionError("unreachable")
 
 

@@ -143,6 +143,7 @@ JUDGEMENTS: Final = Table(
     Column("score", Float, nullable=True),
     _text("counts"),
     Column("body", LargeBinary, nullable=True),
+    Index("ix_judgements_session_id", "session_id"),
 )
 """`standing` is waiting, counted, superseded or overlap; `counts` is what the judgement adds once it counts."""
 
@@ -163,6 +164,7 @@ ADDENDA: Final = Table(
     *_identity(),
     _big("recorded_at"),
     Column("event", LargeBinary, nullable=True),
+    Index("ix_addenda_session_id", "session_id"),
 )
 
 

@@ -107,6 +107,11 @@ def _read(connection: Connection, query: Select[Any]) -> Iterator[tuple[TotalKey
         yield TotalKey(*labels), value
 
 
+def is_rebuilding(connection: Connection) -> bool:
+    """Say whether a rebuild is under way, or was killed."""
+    return bool(_meta(connection)["rebuilding"])
+
+
 def _meta(connection: Connection) -> dict[str, int]:
     return {row.name: row.value for row in connection.execute(META.select())}
 

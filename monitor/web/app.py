@@ -25,15 +25,13 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from monitor.errors import StoreError
-from monitor.store import SessionFilter, Store
-from monitor.web import summary, transcript
+from monitor.store import Store
+from monitor.web import filters, summary, transcript
 from monitor.web.headers import HEADERS, SecurityHeaders
-from monitor.web.text import session_ids, session_path, visible, visible_markup
+from monitor.web.text import attribute, session_ids, session_path, visible, visible_markup
 
-PAGE_SIZE: Final = 50
 DEFAULT_MEASURE: Final = "reverted"
 LOOPBACK: Final = ("localhost", "127.0.0.1")
-_FILTERS: Final = ("session_id", "rubric", "stratum", "kind", "failure", "assistant", "assistant_version")
 _KINDS: Final = ("verdict", "skipped", "unscored")
 _NOT_FOUND: Final = "No such session is stored. Its decision may be on its way, or retention has removed it."
 _LOG = structlog.get_logger(__name__)
@@ -73,7 +71,7 @@ class _Pages:
         self._templates = templates
 
     def index(self, request: Request) -> Response:
-        wanted = _filter(request.query_params)
+        wanted = filters.read(request.query_params)
         totals = self._store.totals()
         choices = summary.choices(totals)
         measure = request.query_params.get("measure") or _default_measure(choices.measures)
@@ -84,7 +82,8 @@ class _Pages:
             "sessions.html",
             page=page,
             wanted=wanted,
-            filtered=any(getattr(wanted, name) is not None for name in _FILTERS),
+            filtered=filters.narrows(wanted),
+            query=request.query_params,
             choices=choices,
             kinds=_KINDS,
             measure=measure,
@@ -143,6 +142,7 @@ def _environment(warning: str | None) -> Environment:
     )
     templates.filters.update(
         visible=visible,
+        attribute=attribute,
         shown=visible_markup,
         percent=_percent,
         moment=_moment,
@@ -152,14 +152,6 @@ def _environment(warning: str | None) -> Environment:
     )
     templates.globals.update(session_path=session_path, warning=warning)
     return templates
-
-
-def _filter(query: Mapping[str, str]) -> SessionFilter:
-    before = query.get("before") or None
-    if before is not None and not (before.isascii() and before.isdigit() and len(before) < 19):  # noqa: PLR2004 - 64 bits
-        raise HTTPException(400, "The page number in the address is damaged. Go back to the newest sessions.")
-    values = {name: query.get(name) or None for name in _FILTERS}
-    return SessionFilter(**values, before=int(before) if before else None, limit=PAGE_SIZE)
 
 
 def _default_measure(measures: Sequence[str]) -> str:

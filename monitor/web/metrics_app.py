@@ -23,10 +23,10 @@ def create_metrics_app(store: Store) -> Starlette:
 
     def readyz(_request: Request) -> Response:
         try:
-            rebuilding = store.totals().rebuilding
+            trusted = store.ping()
         except StoreError as error:
             return PlainTextResponse(f"not ready: {error}\n", status_code=503)
-        if rebuilding:
+        if not trusted:
             remedy = "wait for the rebuild of the totals, or start it again if it was killed"
             return PlainTextResponse(f"not ready: {remedy}\n", status_code=503)
         return PlainTextResponse("ready\n")

@@ -47,10 +47,16 @@ def visible_markup(text: object) -> Markup:
     return Markup("").join([*parts, escape(plain[end:])])
 
 
+def attribute(text: object) -> Markup:
+    """Escape a value that a form sends back as it is: hidden characters stay, but only as references."""
+    return Markup(_HIDDEN.sub(lambda found: f"&#x{ord(found[0]):x};", escape(text)))  # noqa: S704 - escaped just here
+
+
 def pieces(text: str, quotes: dict[str, str]) -> tuple[Piece, ...]:
     """Cut a text where quotes are found in it; `quotes` maps a quote to its source.
 
-    Of two that overlap the first wins, of two that start together the longer. White space and typographic quotes may differ, as in the check of quotes.
+    Of two that overlap the first wins, of two that start together the longer. White space and typographic quotes
+    may differ, as in the check of quotes.
     """
     found = (span for quoted, source in quotes.items() for span in _spans(text, quoted, source))
     spans = sorted(found, key=lambda span: (span[0], -span[1]))

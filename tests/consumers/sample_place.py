@@ -16,6 +16,7 @@ import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from consumers.health import Health
 from consumers.sample import METERS, serve
 from monitor.config import Settings
 from monitor.decision import Decision, decode_decision
@@ -24,7 +25,7 @@ from monitor.metrics import Meters
 from monitor.sampling.decide import decide
 from monitor.sampling.policy import default_policy, parse_policy
 from monitor.session import Addendum, LogSpan, SessionContent, SessionRecord
-from tests.consumers.sample_process import RUBRICS
+from monitor.rubrics import RUBRICS
 from tests.services.kafka import KafkaBroker
 from tests.services.process import Child
 
@@ -94,7 +95,7 @@ class Place:
                 "group_prefix": f"{prefix}g",
                 "session_timeout_s": 3.0,
             },
-            "topics": {"prefix": prefix},
+            "topics": {"prefix": prefix, "job_partitions": PARTITIONS, "check": False},
             "sampling": {"salt": SALT, "assistants": ASSISTANTS, "reload_interval_s": 0.2} | sampling,
         }
 
@@ -180,17 +181,15 @@ class Place:
         return sum((await self.committed()).values()) == records
 
     @asynccontextmanager
-    async def sampler(self) -> AsyncIterator[tuple[Meters, list[bool]]]:
+    async def sampler(self) -> AsyncIterator[tuple[Meters, Health]]:
         """Run the sampler inside this process."""
         stop = asyncio.Event()
         meters = Meters(METERS, version="test", process="sample")
-        states: list[bool] = []
-        task = asyncio.create_task(
-            serve(self.settings, meters, stop, lambda ready, _: states.append(ready), rubrics=RUBRICS)
-        )
+        health = Health(time.monotonic)
+        task = asyncio.create_task(serve(self.settings, meters, stop, health))
         try:
-            await until(lambda: True in states or task.done())
-            yield meters, states
+            await until(lambda: health.is_ready[0] or task.done())
+            yield meters, health
         finally:
             stop.set()
             await task

@@ -8,14 +8,21 @@ import logging
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
+from consumers.health import Health
 from consumers.sample import METERS, SamplerFailed, serve
 from consumers.seldom import Seldom
 from monitor.config import Settings
 from monitor.metrics import Meters
 
-RUBRICS = ("correction",)
+
+class Announced(Health):
+    def ready(self, ready: bool, reason: str = "") -> None:
+        if ready != self.is_ready[0]:
+            print("ready" if ready else "-")
+        super().ready(ready, reason)
 
 
 async def main(settings: Settings) -> None:
@@ -24,7 +31,7 @@ async def main(settings: Settings) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     meters = Meters(METERS, version="test", process="sample")
     try:
-        await serve(settings, meters, stop, lambda ready, _: print("ready" if ready else "-"), rubrics=RUBRICS)
+        await serve(settings, meters, stop, Announced(time.monotonic))
     except SamplerFailed as error:
         print(error, repr(error.__cause__), flush=True)
         os._exit(3)

@@ -119,8 +119,6 @@ def test_every_turn_is_in_exactly_one_session(log: list[LogRecord]) -> None:
     for key, record in broker.sessions:
         view = session_view(record.content)
         placed.extend((key, turn.turn_id) for turn in view.turns)
-    sent = {
-        ((r.event.tenant, r.event.session_id), r.event.turn_id) for r in log if isinstance(r.event, Turn)
-    }
+    sent = {((r.event.tenant, r.event.session_id), r.event.turn_id) for r in log if isinstance(r.event, Turn)}
     assert len(placed) == len(set(placed))
     assert set(placed) == sent

@@ -42,6 +42,7 @@ class Politeness:
     version = "1"
     mode = "turn"
     measures: tuple[str, ...] = ("rude",)
+    scores: tuple[str, ...] = ()
 
     def applies(self, session: Session) -> Skipped | None:
         return None if self.windows(session) else Skipped(reason="not_applicable")

@@ -109,7 +109,8 @@ def kept(**changes: Any) -> dict[str, Any]:
 
 
 _VOCABULARY = """
-    no actually wrong instead make it not but I meant 4 six seats 5:15 pm March 8th Friday Anna garden room you said
+    no actually wrong instead make it not but I meant 4
+    six seats 5:15 pm March 8th Friday Anna garden room you said
     sorry right correct confirm? yes. please, change the time to of from
 """
 _WORDS = st.sampled_from(_VOCABULARY.split())

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 
 from monitor.rubrics.correction import CorrectionRubric
-from monitor.rubrics.correction_window import CorrectionWindow, change, events
+from monitor.rubrics.correction_events import events, sample
+from monitor.rubrics.correction_window import CorrectionWindow, change
 from monitor.session import Session
 from tests.unit.rubrics.build import RUBRIC, SEATS, chat, corrected, seats, sessions
 
@@ -226,8 +227,6 @@ def test_at_most_eight_events_are_drawn_by_a_coin_over_session_and_event() -> No
 def test_every_event_is_drawn_equally_often() -> None:
     session, counts = many(12), dict.fromkeys((f"C{number}" for number in range(1, 13)), 0)
     found = events(session)
-    from monitor.rubrics.correction_window import sample
-
     for index in range(1500):
         for event in sample(msgspec.structs.replace(session, session_id=f"s{index}"), found, 8):
             counts[event.event_id] += 1

@@ -39,6 +39,9 @@ def test_filters(filled: Store) -> None:
     assert names(filled, SessionFilter(stratum="corrected", failure="reverted")) == ["s2", "s0"]
     assert names(filled, SessionFilter(assistant="shop", assistant_version="v2")) == ["s5", "s2"]
     assert names(filled, SessionFilter(session_id="s3")) == ["s3"]
+    assert names(filled, SessionFilter(since=1_700_000_000_251)) == []
+    assert len(names(filled, SessionFilter(since=1_700_000_000_250, until=1_700_000_000_251))) == 10
+    assert names(filled, SessionFilter(until=1_700_000_000_250)) == []
     assert names(filled, SessionFilter(rubric="hallucination")) == []
 
 

@@ -40,6 +40,18 @@ def test_r5_what_comes_later_of_a_forgotten_session_has_no_text_but_counts(store
     assert found.judgements[0].standing == "counted"
 
 
+def test_r5_a_session_can_be_forgotten_by_the_id_that_pages_show(store: Store) -> None:
+    filled(store, "a\0b")
+    assert store.forget("t", "a\u2400b")
+    filled(store, "a\0b")
+    store.record([addendum("a\0b", offset=2000)])
+
+    found = store.session("t", "a\u2400b", "e0")
+    assert found is not None
+    assert found.view is None
+    assert [item.event for item in found.addenda] == [None, None]
+
+
 def test_r5_redelivery_does_not_bring_text_back(store: Store) -> None:
     filled(store)
     store.expire(text_before=NOW + 1, rows_before=0)

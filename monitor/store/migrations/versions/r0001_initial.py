@@ -28,6 +28,7 @@ def upgrade() -> None:
         sa.Column("event", sa.LargeBinary(), nullable=True),
         sa.PrimaryKeyConstraint("log_partition", "log_offset", name=op.f("pk_addenda")),
     )
+    op.create_index("ix_addenda_session_id", "addenda", ["session_id"], unique=False)
     op.create_index(op.f("ix_addenda_segment_key"), "addenda", ["segment_key"], unique=False)
     op.create_table(
         "decisions",
@@ -114,6 +115,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_judgements")),
         sa.UniqueConstraint("digest", name=op.f("uq_judgements_digest")),
     )
+    op.create_index("ix_judgements_session_id", "judgements", ["session_id"], unique=False)
     op.create_index(op.f("ix_judgements_segment_key"), "judgements", ["segment_key"], unique=False)
     op.create_table(
         "meta",

@@ -1,0 +1,246 @@
+"""One partition of the source topic while this process owns it: its assembler, its outbox, its progress."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+import structlog
+from aiokafka import AIOKafkaProducer
+from aiokafka.structs import OffsetAndMetadata
+
+from consumers import dead_letters
+from consumers.kafka import event_key, partition_for
+from consumers.offsets import CommitNote, encode_note
+from consumers.outbox import Outbox, Outgoing
+from monitor.assembly import Duplicate, Finished, Late, Orphan, Output, Position, SessionAssembler, Skewed
+from monitor.config import Settings
+from monitor.errors import InvalidEvent
+from monitor.events import Event, EventDecoder, Tick, encode, event_type
+from monitor.metrics import Meters
+from monitor.session import SessionContent, SessionRecord, decode_content
+
+STAGE: Final = "assemble"
+JUDGED_AFTER: Final = 200  # records before the share of bad ones means anything
+LOOK_BACK: Final = 1_000
+
+
+class TooManyInvalid(InvalidEvent):
+    """Most of the topic can't be read; somebody has to look before it is all put aside."""
+
+
+class PartitionState:
+    """Applies records to the assembler and fills the outbox. Its methods never wait, but for `commitable`."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        meters: Meters,
+        producer: AIOKafkaProducer,
+        assembler: SessionAssembler,
+        partition: int,
+        partitions: int,
+        sessions_end: int,
+        start: int,
+        fail: Callable[[BaseException], None],
+        now: float,
+    ) -> None:
+        self._settings = settings
+        self._meters = meters
+        self._assembler = assembler
+        self._partition = partition
+        self._partitions = partitions
+        self._sessions_end = sessions_end
+        self._decoder = EventDecoder(max_bytes=settings.assembly.max_event_bytes)
+        self._valid: deque[bool] = deque(maxlen=LOOK_BACK)
+        self._log = structlog.get_logger().bind(process=STAGE, partition=partition)
+        self._warned_of_routing = False
+        self._committed: tuple[int, int] | None = None
+        self.outbox = Outbox(producer, fail)
+        self.next_offset = start
+        self.last_timestamp: int | None = None
+        self.active_at = now
+
+    @property
+    def open_sessions(self) -> int:
+        """How many sessions are open here."""
+        return self._assembler.open_sessions
+
+    def apply(self, records: Sequence[Any], now: float) -> None:
+        """Apply fetched records in order. `now` is monotonic seconds. Raises `TooManyInvalid`."""
+        for record in records:
+            self._apply(record)
+            self.next_offset = record.offset + 1
+        self.last_timestamp = records[-1].timestamp
+        self.active_at = now
+
+    def tick(self, unix_time: float, now: float) -> None:
+        """Append a tick, so that time goes on in a partition where nothing is said (A1)."""
+        value = encode(Tick(ts=unix_time))
+        self.outbox.put(Outgoing(topic=self._settings.topics.events, value=value, partition=self._partition))
+        self.active_at = now
+
+    async def commitable(self) -> OffsetAndMetadata | None:
+        """Take the safe position, wait for the outbox, give what may be committed; None when it is committed."""
+        position = self._assembler.safe_position()
+        await self.outbox.drain()
+        bound = self._assembler.read_back_bound(position)
+        bound = self._sessions_end if bound is None else bound
+        if self._committed == (position.offset, bound):
+            return None
+        self._committed = (position.offset, bound)
+        note = CommitNote(time=position.stream_time, partitions=self._partitions, bound=bound)
+        return OffsetAndMetadata(position.offset, encode_note(note))
+
+    def uncommitted(self) -> None:
+        """Note that the last commit did not take place."""
+        self._committed = None
+
+    # -- one record ----------------------------------------------------------------------------------------
+
+    def _apply(self, record: Any) -> None:
+        try:
+            event, raw = self._decoder.decode(record.value or b"")
+        except InvalidEvent as error:
+            self._put_aside(record, error)
+            return
+        self._valid.append(True)
+        kind = event_type(event)
+        self._meters.counter("events", event_type=kind).inc()
+        if self._reroute(event, raw, record):
+            self._assembler.skip(record.offset)
+            return
+        timestamp = record.timestamp if record.timestamp is not None and record.timestamp >= 0 else None
+        for output in self._assembler.on_event(event, raw, Position(record.offset, timestamp)):
+            self._emit(output, record)
+
+    def _put_aside(self, record: Any, error: InvalidEvent) -> None:
+        self._valid.append(False)
+        self._meters.counter("events_invalid", reason=error.reason).inc()
+        self._dead_letter(record, error.reason, str(error))
+        self._assembler.skip(record.offset)
+        bad = len(self._valid) - sum(self._valid)
+        limit = self._settings.assembly.dead_letter_limit
+        if len(self._valid) >= JUDGED_AFTER and bad > limit * len(self._valid):
+            raise TooManyInvalid(
+                error.reason,
+                f"{bad} of the last {len(self._valid)} events of {record.topic}[{record.partition}] up to offset "
+                f"{record.offset} can't be accepted (assembly.dead_letter_limit = {limit}); the last one: {error}",
+            )
+
+    def _dead_letter(self, record: Any, reason: str, error: str) -> None:
+        key, value, headers = dead_letters.letter(record, stage=STAGE, reason=reason, error=error)
+        topic = self._settings.topics.dead_letters
+        self._meters.counter("dead_letters", stage=STAGE).inc()
+        self.outbox.put(Outgoing(topic=topic, value=value, key=key, headers=headers))
+
+    def _reroute(self, event: Event, raw: bytes, record: Any) -> bool:
+        """Send an event of another partition's session on to its partition (A8)."""
+        if isinstance(event, Tick) or self._assembler.knows(event.tenant, event.session_id):
+            return False
+        key = event_key(event.tenant, event.session_id)
+        right = partition_for(key, self._partitions)
+        if right == self._partition:
+            return False
+        self._meters.counter("events_rerouted").inc()
+        if not self._warned_of_routing:
+            self._warned_of_routing = True
+            self._log.warning(
+                "event_in_wrong_partition",
+                offset=record.offset,
+                right_partition=right,
+                remedy="key events by `tenant/session_id`; in librdkafka clients set `partitioner=murmur2_random`",
+            )
+        topic = self._settings.topics.events
+        self.outbox.put(Outgoing(topic=topic, value=raw, key=key, partition=right))
+        return True
+
+    # -- what comes of it ----------------------------------------------------------------------------------
+
+    def _emit(self, output: Output, record: Any) -> None:
+        if isinstance(output, Finished):
+            self._finished(output)
+        elif isinstance(output, Late):
+            self._meters.counter("events_late").inc()
+            addendum = output.addendum
+            self._to_sessions(msgspec.json.encode(addendum), (addendum.tenant, addendum.session_id), None, None)
+        elif isinstance(output, Duplicate):
+            self._meters.counter("events_duplicate").inc()
+        elif isinstance(output, Skewed):
+            self._meters.counter("events_clock_skew", direction=output.direction).inc()
+        elif isinstance(output, Orphan):
+            self._orphan(output, record)
+
+    def _finished(self, finished: Finished) -> None:
+        self._meters.counter("sessions_closed", reason=finished.reason).inc()
+        span = finished.record.span
+        self._log.info(
+            "session_closed",
+            tenant=finished.key[0],
+            session_id=finished.key[1],
+            segment=finished.closed.segment,
+            reason=finished.reason,
+            turns=finished.turns,
+            first=span.first,
+            last=span.last,
+        )
+
+        def acknowledged(offset: int) -> None:
+            self._sessions_end = max(self._sessions_end, offset + 1)
+            self._assembler.acknowledge(finished, offset)
+
+        value = msgspec.json.encode(finished.record)
+        self._to_sessions(value, finished.key, acknowledged, finished.record)
+
+    def _to_sessions(
+        self,
+        value: bytes,
+        key: tuple[str, str],
+        acknowledged: Callable[[int], None] | None,
+        record: SessionRecord | None,
+    ) -> None:
+        outgoing = Outgoing(
+            topic=self._settings.topics.sessions,
+            value=value,
+            key=event_key(*key),
+            partition=self._partition,
+            acknowledged=acknowledged or self._note_end,
+        )
+        if record is not None:
+            outgoing.stub = lambda: self._stub(outgoing, record)
+        self.outbox.put(outgoing)
+
+    def _note_end(self, offset: int) -> None:
+        self._sessions_end = max(self._sessions_end, offset + 1)
+
+    def _stub(self, outgoing: Outgoing, record: SessionRecord) -> Outgoing:
+        """Make what stands for a session too large for the broker: who and where, no events (J5)."""
+        content = decode_content(record.content)
+        self._log.error("session_too_large", segment=content.segment, size=len(outgoing.value))
+        stub: SessionContent = msgspec.structs.replace(content, events=[])
+        value = msgspec.json.encode(
+            SessionRecord(content=msgspec.Raw(msgspec.json.encode(stub)), span=record.span)
+        )
+        return Outgoing(
+            topic=outgoing.topic,
+            value=value,
+            key=outgoing.key,
+            partition=outgoing.partition,
+            acknowledged=outgoing.acknowledged,
+        )
+
+    def _orphan(self, orphan: Orphan, record: Any) -> None:
+        self._meters.counter("events_orphaned", event_type=orphan.kind).inc()
+        held = _Held(record.topic, record.partition, orphan.offset, None, orphan.raw)
+        self._dead_letter(held, "orphan", f"{orphan.kind} without any turn of its session within the grace time")
+
+
+class _Held(msgspec.Struct, frozen=True):
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes

@@ -1,0 +1,364 @@
+"""The recorder: decisions and judgements in, rows and totals out. It alone counts (R1).
+
+Offsets are committed after the transaction that holds their records. So a kill at any moment makes records come
+again, and the store takes what comes again for free. While the store is down the recorder keeps its batch and its
+place in the group, commits nothing, says so, and tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import msgspec
+import structlog
+from aiokafka import ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import CommitFailedError, IllegalStateError
+
+from consumers import dead_letters
+from consumers.daemon_thread import in_thread
+from consumers.health import Health
+from consumers.kafka import consumer, producer
+from consumers.lag import Lag
+from monitor.config import Settings
+from monitor.decision import decode_decision
+from monitor.errors import BackslideError, StoreError
+from monitor.judgement import decode_judgement
+from monitor.judging.open import judge_name
+from monitor.metrics import Meters
+from monitor.rubrics import RUBRICS
+from monitor.rubrics.base import Rubric
+from monitor.store import Record, RecordReport, RubricCounts, Store
+
+T = TypeVar("T")
+
+METERS: Final[tuple[str, ...]] = (
+    "recorded",
+    "dead_letters",
+    "lag_seconds",
+    "last_recorded_timestamp_seconds",
+    "store_up",
+    "commits_failed",
+)
+STAGE: Final = "record"
+POLL_MS: Final = 500
+TICK_S: Final = 0.5
+# Longer than any healthy transaction; from then on readiness says what is being waited for.
+SLOW_S: Final = 5.0
+RETRY_S: Final = (0.5, 10.0)
+# All that is in hand when the stop comes, and then each of the clients: under 10 s together.
+DRAIN_S: Final = 4.0
+CLOSE_S: Final = 1.5
+
+_THE_STORE: Final = "the store"
+_UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+# What `recorded{kind}` counts, and where a report says it.
+_KINDS: Final = {
+    "policy": "policies",
+    "decision": "decisions",
+    "addendum": "addenda",
+    "judgement": "judgements",
+    "duplicate": "duplicates",
+}
+
+
+class _Left(BackslideError):
+    """The stop came before the work in hand was done; its offsets stay uncommitted."""
+
+
+class Recorder:
+    """One recorder. `reader` and `writer` are started aiokafka clients; `clock` gives Unix seconds, for lag.
+
+    `open_store` opens the store, and may block and raise `StoreError`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        meters: Meters,
+        *,
+        open_store: Callable[[], Store],
+        reader: Any,
+        writer: Any,
+        health: Health,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        topics = settings.topics
+        self._batch = settings.store.batch
+        self._dead_letters = topics.dead_letters
+        self._decoders: dict[str, Callable[[bytes], Record]] = {
+            topics.decisions: decode_decision,
+            topics.judgements: decode_judgement,
+        }
+        self._meters = meters
+        self._open_store = open_store
+        self._reader = reader
+        self._writer = writer
+        self._health = health
+        self._clock = clock
+        self._lag = Lag(self._decoders)
+        self._stash: list[Any] = []
+        self._joined = False
+        self._trouble = ""
+        self._leave_by: float | None = None
+        self._log = structlog.get_logger().bind(process=STAGE)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Record until `stop` is set, then finish and commit the batch in hand within `DRAIN_S`."""
+        self._zeros()
+        self._stopping = asyncio.ensure_future(stop.wait())
+        store: Store | None = None
+        try:
+            store = await self._insist(self._open_store)
+            while not self._stopping.done():
+                if records := await self._poll():
+                    await self._take(store, records)
+                self._observe()
+        except _Left:
+            self._log.warning("left_work_behind", reason=self._trouble or "stopped")
+        finally:
+            self._stopping.cancel()
+            if store is not None:
+                store.close()
+
+    def assigned(self, partitions: set[TopicPartition]) -> None:
+        """Note what the group gave to this member."""
+        self._joined = True
+        self._lag.keep(partitions)
+        self._log.info("assigned", partitions=len(partitions))
+
+    def _zeros(self) -> None:
+        for kind in _KINDS:
+            self._meters.counter("recorded", kind=kind)
+        self._meters.counter("dead_letters", stage=STAGE)
+        self._meters.gauge("store_up").set(0)
+        self._observe()
+
+    async def _poll(self) -> list[Any]:
+        if not self._stash:
+            self._reader.resume(*self._reader.paused())
+            await self._fetch(POLL_MS)
+        batch, self._stash = self._stash[: self._batch], self._stash[self._batch :]
+        return batch
+
+    async def _fetch(self, timeout_ms: int) -> None:
+        """Stash what has come. `getmany` waits for the end of a rebalance whatever its timeout, a stop doesn't."""
+        poll = asyncio.ensure_future(self._reader.getmany(timeout_ms=timeout_ms, max_records=self._batch))
+        try:
+            while not poll.done() and not self._stopping.done():
+                await asyncio.wait({poll, self._stopping}, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
+                self._health.beat()
+            if poll.done():
+                for records in poll.result().values():
+                    self._stash += records
+        finally:
+            poll.cancel()
+
+    async def _take(self, store: Store, records: Sequence[Any]) -> None:
+        """Put aside what can't be taken in, store the rest, and only then commit all of it."""
+        for record in reversed(records):
+            self._lag.reach(_place(record), record.offset, record.timestamp)
+        batch: list[tuple[Any, Record]] = []
+        for record in records:
+            try:
+                batch.append((record, self._decode(record)))
+            except _UNDECODABLE as error:
+                await self._set_aside(record, "undecodable", f"{type(error).__name__}: {error}")
+        report = await self._store(store, [decoded for _, decoded in batch])
+        for rejected in report.rejected:
+            record = next(record for record, decoded in batch if decoded is rejected.record)
+            await self._set_aside(record, "rejected", rejected.error)
+        await self._commit({_place(record): record.offset + 1 for record in records})
+        for record in records:
+            self._lag.reach(_place(record), record.offset + 1, record.timestamp)
+
+    def _decode(self, record: Any) -> Record:
+        if record.value is None:
+            raise msgspec.DecodeError("no value")
+        return self._decoders[record.topic](record.value)
+
+    async def _store(self, store: Store, batch: list[Record]) -> RecordReport:
+        if not batch:
+            return RecordReport()
+        report = await self._insist(lambda: store.record(batch))
+        self._meters.gauge("last_recorded_timestamp_seconds").set(self._clock())
+        for kind, field in _KINDS.items():
+            self._meters.counter("recorded", kind=kind).inc(getattr(report, field))
+        return report
+
+    async def _insist(self, work: Callable[[], T]) -> T:
+        """Do something with the store until it succeeds; nothing is committed meanwhile."""
+        wait, longest = RETRY_S
+        while True:
+            try:
+                result = await self._held(in_thread(work, name="store"), _THE_STORE)
+            except StoreError as error:
+                self._meters.gauge("store_up").set(0)
+                self._trouble = str(error)
+                self._log.warning("store_down", error=str(error), retry_in_s=wait)
+            else:
+                self._meters.gauge("store_up").set(1)
+                self._mended()
+                return result
+            await self._pause(wait)
+            wait = min(wait * 2, longest)
+
+    async def _held(self, work: asyncio.Future[T], what: str) -> T:
+        """Wait for work in hand, and stay a member of the group however long it takes.
+
+        Raises `_Left` when the stop has come and the work isn't done by the deadline that starts then.
+        """
+        started = time.monotonic()
+        try:
+            while not work.done():
+                either: set[asyncio.Future[Any]] = {work, self._stopping}
+                await asyncio.wait(either, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
+                if self._stopping.done():
+                    await self._last_wait(work)
+                elif not work.done():
+                    self._note_slowness(what, time.monotonic() - started)
+                    await self._stay()
+            return work.result()
+        finally:
+            work.cancel()
+
+    async def _last_wait(self, work: asyncio.Future[Any]) -> None:
+        now = time.monotonic()
+        if self._leave_by is None:
+            self._leave_by = now + DRAIN_S
+        await asyncio.wait({work}, timeout=max(self._leave_by - now, 0))
+        if not work.done():
+            raise _Left("the work in hand was not done in time")
+
+    def _note_slowness(self, what: str, seconds: float) -> None:
+        if seconds >= SLOW_S:
+            self._trouble = f"waiting for {what} for {seconds:.0f} s"
+            if what == _THE_STORE:
+                self._meters.gauge("store_up").set(0)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait before the next try, as a member of the group. Raises `_Left` when the stop comes."""
+        until = time.monotonic() + seconds
+        while (rest := until - time.monotonic()) > 0:
+            await asyncio.wait({self._stopping}, timeout=min(rest, TICK_S))
+            if self._stopping.done():
+                raise _Left("stopped while the store was down")
+            await self._stay()
+
+    async def _stay(self) -> None:
+        """Poll without taking anything, lest the group take the partitions away (max.poll.interval).
+
+        A rebalance in between hands partitions out that aren't paused; what then comes is stashed, never dropped.
+        """
+        self._reader.pause(*self._reader.assignment())
+        await self._fetch(0)
+        self._observe()
+
+    async def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        # A partition that was lost meanwhile is left out: it would fail the commit of all others.
+        owned = self._reader.assignment()
+        mine = {partition: offset for partition, offset in offsets.items() if partition in owned}
+        if not mine:
+            return
+        try:
+            await self._held(_task(self._reader.commit(mine)), "the broker, to commit")
+        except (CommitFailedError, IllegalStateError) as error:
+            # The group moved on. Whoever has the partition now gets the records again, for free.
+            self._meters.counter("commits_failed").inc()
+            self._log.info("commit_failed", error=type(error).__name__)
+        self._mended()
+
+    async def _set_aside(self, record: Any, reason: str, error: str) -> None:
+        sending = dead_letters.send(
+            self._writer, self._dead_letters, record, stage=STAGE, reason=reason, error=error
+        )
+        await self._held(_task(sending), "the broker, to put a dead letter aside")
+        self._mended()
+        self._meters.counter("dead_letters", stage=STAGE).inc()
+        # The error's text stays in the letter: it may quote what users said.
+        position = f"{record.topic}/{record.partition}/{record.offset}"
+        self._log.warning("dead_letter", position=position, reason=reason)
+
+    def _mended(self) -> None:
+        if self._trouble:
+            self._log.info("mended", trouble=self._trouble)
+            self._trouble = ""
+
+    def _observe(self) -> None:
+        """Keep liveness, readiness and lag up to date."""
+        self._health.beat()
+        if self._trouble:
+            self._health.ready(False, self._trouble)
+        else:
+            self._health.ready(self._joined, "" if self._joined else "joining the consumer group")
+        for topic, age in self._lag.ages(self._highwaters(), self._clock()).items():
+            self._meters.gauge("lag_seconds", topic=topic).set(age)
+
+    def _highwaters(self) -> dict[TopicPartition, int | None]:
+        return {partition: self._reader.highwater(partition) for partition in self._reader.assignment()}
+
+
+class _Assignments(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka has no types
+    """Tells the recorder what it was given; a batch of a lost partition may still be stored."""
+
+    def __init__(self, assigned: Callable[[set[TopicPartition]], None]) -> None:
+        self._assigned = assigned
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        """Do nothing."""
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        """Pass the new assignment on."""
+        self._assigned(assigned)
+
+
+async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health: Health) -> None:
+    """Run the recorder until `stop` is set, and leave within 10 s; `meters` must hold `METERS`.
+
+    Raises `ConfigError` when `judge.model` names no judge, and aiokafka's errors when the broker can't be reached
+    at the start or refuses; the process should end then, and be started again.
+    """
+    opening = partial(
+        Store.open, settings.store.url, rubrics=rubric_counts(RUBRICS), judge=judge_name(settings.judge)
+    )
+    reader = consumer(settings, STAGE, auto_offset_reset="earliest")
+    writer = producer(settings)
+    recorder = Recorder(settings, meters, open_store=opening, reader=reader, writer=writer, health=health)
+    topics = settings.topics
+    reader.subscribe([topics.decisions, topics.judgements], listener=_Assignments(recorder.assigned))
+    try:
+        await writer.start()
+        await reader.start()
+        await recorder.run(stop)
+    finally:
+        health.ready(False, "stopping")
+        await _close(reader)
+        await _close(writer)
+
+
+def rubric_counts(rubrics: Mapping[str, Rubric]) -> dict[str, RubricCounts]:
+    """Say what each rubric can count, for the zero totals of a policy (R3)."""
+    return {name: RubricCounts(measures=rubric.measures, scores=rubric.scores) for name, rubric in rubrics.items()}
+
+
+async def _close(client: Any) -> None:
+    """Close a Kafka client, in a bounded time: without its broker it may wait for ever."""
+    closing = _task(client.stop())
+    await asyncio.wait({closing}, timeout=CLOSE_S)
+    if not closing.done():
+        closing.cancel()
+        await asyncio.wait({closing}, timeout=0.1)
+
+
+def _place(record: Any) -> TopicPartition:
+    return TopicPartition(record.topic, record.partition)
+
+
+def _task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    return asyncio.get_running_loop().create_task(work)
+
+
+__all__ = ["METERS", "Recorder", "rubric_counts", "serve"]

@@ -1,0 +1,175 @@
+"""A broker, settings, and ways to write events, run `assemble` and read what it wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from consumers import topics
+from consumers.kafka import event_key
+from monitor.config import Settings, load
+from monitor.events import SessionEvent, encode
+from monitor.session import FinishedRecord, Session, SessionRecord, decode_record, session_view
+from tests.services.kafka import KafkaBroker
+
+PARTITIONS = 4
+FAST = {
+    "gap_s": 4.0,
+    "grace_s": 0.5,
+    "max_age_s": 600.0,
+    "memory_s": 60.0,
+    "tick_interval_s": 0.3,
+    "commit_interval_s": 0.2,
+}
+
+
+class AssemblePlace:
+    """Settings of one test on a broker, with topics of its own."""
+
+    def __init__(self, broker: KafkaBroker, prefix: str, folder: Path, **assembly: Any) -> None:
+        self.folder = folder
+        self.values: dict[str, Any] = {
+            "kafka": {
+                "bootstrap_servers": broker.bootstrap,
+                "group_prefix": f"{prefix}g",
+                "session_timeout_s": 6.0,
+            },
+            "topics": {
+                "events": f"{prefix}events",
+                "prefix": prefix,
+                "event_partitions": PARTITIONS,
+                "job_partitions": 2,
+            },
+            "assembly": FAST | assembly,
+            "health": {f"{name}_port": 0 for name in ("supervisor", "assemble", "sample", "judge", "record")},
+            "log": {"format": "json"},
+        }
+
+    @property
+    def settings(self) -> Settings:
+        return load(None, self.values)
+
+    async def create(self) -> None:
+        await topics.create(self.settings)
+
+    async def produce(
+        self, records: Iterable[tuple[bytes | None, bytes | None, int | None]], rate: float | None = None
+    ) -> None:
+        """Send (key, value, partition) in order, at most `rate` a second."""
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self.settings.kafka.bootstrap_servers, linger_ms=2, max_request_size=8_000_000
+        )
+        await producer.start()
+        started, sends = time.monotonic(), []
+        try:
+            for number, (key, value, partition) in enumerate(records):
+                if rate and (early := number / rate - (time.monotonic() - started)) > 0.005:
+                    await asyncio.sleep(early)
+                sends.append(
+                    await producer.send(self.settings.topics.events, value, key=key, partition=partition)
+                )
+            await asyncio.gather(*sends)
+        finally:
+            await producer.stop()
+
+    async def send(self, events: Iterable[SessionEvent], rate: float | None = None) -> None:
+        await self.produce(
+            ((event_key(event.tenant, event.session_id), encode(event), None) for event in events), rate
+        )
+
+    async def read(self, topic: str) -> list[Any]:
+        """Everything that a topic holds now."""
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.settings.kafka.bootstrap_servers,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            max_partition_fetch_bytes=8_000_000,
+        )
+        await consumer.start()
+        try:
+            await consumer._client.force_metadata_update()
+            parts = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+            if not parts:
+                consumer.subscribe([topic])
+                await asyncio.sleep(0.3)
+                parts = [
+                    TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()
+                ]
+                consumer.unsubscribe()
+            consumer.assign(parts)
+            await consumer.seek_to_beginning(*parts)
+            ends = await consumer.end_offsets(parts)
+            records: list[Any] = []
+            while any([await consumer.position(part) < ends[part] for part in parts]):
+                for batch in (await consumer.getmany(timeout_ms=200)).values():
+                    records += batch
+            return records
+        finally:
+            await consumer.stop()
+
+    async def finished(self) -> list[FinishedRecord]:
+        return [decode_record(record.value) for record in await self.read(self.settings.topics.sessions)]
+
+    async def views(self) -> list[Session]:
+        return [session_view(r.content) for r in await self.finished() if isinstance(r, SessionRecord)]
+
+    def worker(self, name: str, process: str = "assemble") -> Worker:
+        config = self.folder / "config.yaml"
+        config.write_text(json.dumps(self.values))
+        return Worker(config, self.folder / f"{name}.log", process)
+
+
+class Worker:
+    """A process of the product, run as a user would."""
+
+    def __init__(self, config: Path, log: Path, process: str) -> None:
+        self.log = log
+        line = [sys.executable, "-m", "consumers", "run", process, "--config", str(config)]
+        with log.open("ab") as out:
+            self._child = subprocess.Popen(line, stdout=out, stderr=out)
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self._child.pid, number)
+
+    def kill(self) -> None:
+        self._child.kill()
+        self._child.wait()
+
+    def stop(self, seconds: float = 10.0) -> int:
+        """SIGTERM it and give its exit status; raises when it takes longer than promised."""
+        self._child.terminate()
+        return self._child.wait(seconds)
+
+    def wait(self, seconds: float) -> int:
+        return self._child.wait(seconds)
+
+    @property
+    def alive(self) -> bool:
+        return self._child.poll() is None
+
+    def close(self) -> None:
+        if self.alive:
+            self._child.kill()
+        self._child.wait()
+
+
+async def until(done: Callable[[], Any], seconds: float = 60.0, every: float = 0.2) -> None:
+    limit = time.monotonic() + seconds
+    while True:
+        result = done()
+        if asyncio.iscoroutine(result):
+            result = await result
+        if result:
+            return
+        assert time.monotonic() < limit, "waited in vain"
+        await asyncio.sleep(every)
