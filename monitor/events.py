@@ -122,6 +122,8 @@ EVENT_TYPES: Final = get_args(EventType)
 # another call stack, from meeting a recursion limit that this one did not.
 _MAX_DEPTH = 64
 
+_MAX_MESSAGE = 300
+
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _JSON_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
@@ -151,7 +153,7 @@ class EventDecoder:
         except msgspec.ValidationError as error:
             raise _invalid(error) from None
         except msgspec.DecodeError as error:
-            event, kept = self._decode_mended(mend(raw))
+            event, kept = self._decode_mended(mend(raw, error))
         except RecursionError:
             raise _too_deep() from None
         _check_kept(kept)
@@ -186,13 +188,15 @@ def schema() -> dict[str, Any]:
 def _invalid(error: msgspec.ValidationError) -> InvalidEvent:
     message = str(error)
     unknown = message.startswith("Invalid value") and message.endswith("at `$.type`")
-    return InvalidEvent("unknown_type" if unknown else "invalid_field", message)
+    # It quotes the value, which may be as long as the event; the end says where.
+    short = message if len(message) <= _MAX_MESSAGE else f"{message[:150]} ... {message[-100:]}"
+    return InvalidEvent("unknown_type" if unknown else "invalid_field", short)
 
 
-def mend(raw: bytes) -> bytes:
+def mend(raw: bytes, error: msgspec.DecodeError) -> bytes:
     """Re-encode JSON that only a lenient parser takes: raw control characters, lone surrogates (become U+FFFD).
 
-    Raises `InvalidEvent` (`undecodable`) when that parser refuses it too.
+    `error` is what the strict one said. Raises `InvalidEvent` (`undecodable`) with its words when both refuse.
     """
     try:
         value = json.loads(

@@ -145,7 +145,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _reason(error: SQLAlchemyError) -> str:
-    # The driver's first line: what follows it, or SQLAlchemy's own words, may hold values, which are text of users.
+    # The driver's first line: what follows, and SQLAlchemy's own words, may hold values, which are text of users.
     cause = error.orig if isinstance(error, DBAPIError) else type(error).__name__
     return " ".join(str(cause).split("\n", 1)[0].split())
 

@@ -14,6 +14,7 @@ from monitor.store import Sums, TotalKey, Totals
 Group: TypeAlias = tuple[str, str, str, str]
 """rubric, judge, assistant, assistant_version."""
 
+SMALLEST_SCALE: Final = 1e-6
 # The metric behind each sum of the estimates, and what its whole numbers are counted in.
 SUMS: Final = {
     "sw": ("weighted_sessions", 16),
@@ -99,8 +100,8 @@ def scale(rows: tuple[VersionSummary, ...]) -> float:
     """Give the end of the axis that all intervals of a table fit on: 1, 2 or 5 times a power of ten, at most 1."""
     shown = [max(row.interval.high, row.raw or 0.0) for row in rows if row.interval.rate is not None]
     highest = max(shown, default=0.0)
-    if highest <= 0:
-        return 1.0
+    if highest < SMALLEST_SCALE:
+        return SMALLEST_SCALE if highest else 1.0
     power = 10.0 ** math.floor(math.log10(highest))
     return min(next(power * step for step in (1, 2, 5, 10) if power * step >= highest * 0.999), 1.0)
 

@@ -216,6 +216,13 @@ def test_the_message_names_the_field() -> None:
         EventDecoder().decode(raw(EVIDENCE, passages=[{"id": "p", "text": "x"}, {"id": "q", "text": 3}]))
 
 
+def test_a_message_stays_short_whatever_it_quotes() -> None:
+    with pytest.raises(InvalidEvent, match=r"at `\$\.type`") as caught:
+        EventDecoder().decode(raw(type="x" * 200_000))
+    assert caught.value.reason == "unknown_type"
+    assert len(str(caught.value)) < 400
+
+
 def test_a_message_does_not_quote_what_was_said() -> None:
     for name, (sent, _) in BAD.items():
         with pytest.raises(InvalidEvent) as caught:
@@ -238,8 +245,8 @@ def test_a_damaged_event_is_refused_with_a_reason_or_kept_as_valid_json(data: st
         sent[place : place + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=2))
     try:
         _, kept = EventDecoder().decode(bytes(sent))
-    except InvalidEvent as error:
-        assert error.reason in EVENT_ERRORS
+    except InvalidEvent:
+        refused(bytes(sent))
     else:
         json.loads(kept.decode("utf-8"))
 
@@ -266,9 +273,10 @@ def test_every_role(role: str) -> None:
 
 
 def test_an_accepted_event_is_kept_byte_for_byte() -> None:
-    sent = b'  {"text":"a",\n "type" : "turn", "turn_id":"t", "role":"user", "ts":1e9, "session_id":"s", "event_id":"e"}\n'
+    sent = b' {"text":"a",\n "type" : "turn", "turn_id":"t", "role":"user", "ts":1e9,\t'
+    sent += b'"session_id":"s", "event_id":"e"}\n'
     event, kept = accepted(sent)
-    assert kept is sent or kept == sent
+    assert kept == sent
     assert event == Turn(event_id="e", session_id="s", ts=1e9, turn_id="t", role="user", text="a")
 
 
@@ -412,7 +420,7 @@ def test_the_schema_is_a_valid_json_schema() -> None:
 
 def test_the_schema_has_every_type_and_a_word_on_each() -> None:
     described = schema()
-    assert set(described["discriminator"]["mapping"] if "discriminator" in described else ()) == set(EVENT_TYPES)
+    assert set(described["discriminator"]["mapping"]) == set(EVENT_TYPES)
     for name in ("Turn", "Evidence", "Correction", "Escalation", "Feedback", "SessionEnd", "Tick"):
         assert described["$defs"][name]["description"]
 
@@ -422,12 +430,12 @@ def test_the_schema_accepts_every_type(event: Event) -> None:
     jsonschema.validate(json.loads(encode(event)), schema(), jsonschema.Draft202012Validator)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, (sent, reason) in BAD.items() if reason in {"unknown_type", "invalid_field"}]
-)
+# JSON Schema has no infinity, and takes 1.0 for an integer.
+BEYOND_SCHEMA = {"number out of range", "score out of range", "turn_index is a float"}
+AGAINST_SCHEMA = [name for name, (_, reason) in BAD.items() if reason in {"unknown_type", "invalid_field"}]
+
+
+@pytest.mark.parametrize("name", [name for name in AGAINST_SCHEMA if name not in BEYOND_SCHEMA])
 def test_the_schema_refuses_what_the_decoder_refuses(name: str) -> None:
-    sent = BAD[name][0]
-    if b"1e999" in sent or name == "turn_index is a float":
-        pytest.skip("JSON Schema has no infinity, and takes 1.0 for an integer")
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(json.loads(sent), schema(), jsonschema.Draft202012Validator)
+        jsonschema.validate(json.loads(BAD[name][0]), schema(), jsonschema.Draft202012Validator)

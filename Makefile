@@ -1,0 +1,43 @@
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: help install demo test check format bench clean
+
+help:
+	@echo "make demo    the whole pipeline on live traffic, with an embedded broker"
+	@echo "make test    everything the tests need, and the tests"
+	@echo "make check   ruff, mypy --strict, import-linter"
+	@echo "make bench   the benchmarks"
+	@echo "make clean   remove what these targets made"
+
+$(VENV)/installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[demo,dev,postgres]'
+	touch $@
+
+install: $(VENV)/installed
+
+demo: install
+	$(BIN)/backslide demo
+
+test: install
+	$(BIN)/python -m tests.services.install
+	$(BIN)/python -m pytest
+
+check: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install
+	$(BIN)/python -m benchmarks.estimate
+
+clean:
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build

@@ -1,0 +1,102 @@
+"""Judging without a broker: the same flow, driver and retries as the judge process, one session after the other.
+
+Judgements are dated with the stream time at which their session closed, so that the same input gives the same
+bytes (a model's own answers aside).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from monitor.config import JudgeSettings
+from monitor.decision import Job
+from monitor.errors import JudgeUnavailable
+from monitor.judgement import Judgement
+from monitor.judging.accounting import ANSWERED, TOKEN_TYPES, Call
+from monitor.judging.breaker import Breaker
+from monitor.judging.drive import Driver, JobRun, Postponed
+from monitor.judging.model import JudgeModel
+from monitor.judging.open import retry_policy
+from monitor.judging.prompt import Prompt, constraints_for, load
+from monitor.rubrics.base import Rubric
+from monitor.session import session_view
+
+PATIENCE_S: Final = 1_800.0
+"""Waiting for a provider that is down, in seconds a job, until the whole command gives up."""
+
+
+class Calls(msgspec.Struct, kw_only=True):
+    """What the judge was asked: answered calls under `none`, failed ones by error type; tokens by type."""
+
+    by_error_type: Counter[str] = msgspec.field(default_factory=Counter)
+    tokens: Counter[str] = msgspec.field(default_factory=Counter)
+
+    def add(self, call: Call) -> None:
+        """Count a call."""
+        self.by_error_type[call.error_type or ANSWERED] += 1
+        for name in TOKEN_TYPES:
+            if tokens := getattr(call.usage, f"{name}_tokens"):
+                self.tokens[name] += tokens
+
+
+class OfflineJudge:
+    """Answers jobs with one model. Safe to be asked by several tasks at a time."""
+
+    def __init__(
+        self,
+        model: JudgeModel,
+        rubrics: Mapping[str, Rubric],
+        settings: JudgeSettings,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self.model = model
+        self.calls = Calls()
+        self._rubrics = rubrics
+        self._settings = settings
+        self._policy = retry_policy(settings)
+        self._breaker = Breaker()
+        self._prompts: dict[tuple[str, str], Prompt] = {}
+        self._sleep = sleep
+        self._patience_s = patience_s
+
+    async def judge(self, job: Job, closed_at: int) -> Judgement:
+        """Answer a job, dated `closed_at` (Unix milliseconds).
+
+        Raises `JudgeFatal` for what no waiting mends, and `JudgeUnavailable` when the provider stays away.
+        """
+        session = session_view(job.content)
+        rubric = self._rubrics[job.rubric]
+        constraints = constraints_for(self._settings.constraints, session.attributes.assistant)
+        prompt = self._prompt(job.rubric, constraints)
+        run = JobRun(job, session, rubric, prompt, max_tokens=self._settings.max_tokens)
+        driver = Driver(
+            self.model,
+            self._policy,
+            breaker=self._breaker,
+            on_call=self.calls.add,
+            wall=lambda: closed_at / 1000,
+            sleep=self._sleep,
+        )
+        waited = 0.0
+        while isinstance(outcome := await driver.drive(run), Postponed):
+            waited += outcome.retry_in
+            if waited > self._patience_s:
+                raise JudgeUnavailable(
+                    run.error_type or "connection",
+                    f"the judge {self.model.name} has been unavailable for {waited:.0f} s; try again later",
+                )
+            await self._sleep(outcome.retry_in)
+        return outcome
+
+    def _prompt(self, rubric: str, constraints: str) -> Prompt:
+        key = (rubric, constraints)
+        if key not in self._prompts:
+            self._prompts[key] = load(rubric, constraints=constraints)
+        return self._prompts[key]
