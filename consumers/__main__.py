@@ -122,10 +122,7 @@ def replay(
     summary = asyncio.run(
         run_replay(file, settings, mapping=mapping, store_url=store, skip_invalid=skip_invalid)
     )
-    if as_json:
-        _print_json(summary.as_dict())
-    else:
-        typer.echo(summary.as_text())
+    typer.echo(summary.to_json().decode() if as_json else summary.to_text())
 
 
 @topics_app.command("create")
@@ -149,13 +146,14 @@ def topics_check(config: Config = None) -> None:
     findings = _on_brokers(topics.check(settings), settings.kafka.bootstrap_servers)
     for finding in findings:
         typer.echo(f"error: {finding}", err=True)
-    if any(finding.topic == settings.topics.events and finding.problem == "is missing" for finding in findings):
+    events = settings.topics.events
+    if any(finding.topic == events and finding.problem == "is missing" for finding in findings):
         raise typer.Exit(1)
     shares = _on_brokers(topics.misrouted_share(settings), settings.kafka.bootstrap_servers)
     wrong, seen = (sum(pair[index] for pair in shares.values()) for index in (0, 1))
     if wrong:
         typer.echo(
-            f"error: topic {settings.topics.events}: {wrong} of the newest {seen} keyed records lie in a partition "
+            f"error: topic {events}: {wrong} of the newest {seen} keyed records lie in a partition "
             "that is not their key's; set `partitioner=murmur2_random` in librdkafka clients",
             err=True,
         )

@@ -28,10 +28,9 @@ Serve: TypeAlias = Callable[[Settings, Meters, asyncio.Event, Health], Awaitable
 
 # The order in which a supervisor starts them: what reads a topic is there before what writes it.
 PROCESSES: Final = ("web", "record", "judge", "sample", "assemble")
-SUPERVISED: Final = "BACKSLIDE_SUPERVISED"
+SUPERVISED: Final = "BACKSLIDE_SUPERVISED"  # holds the supervisor's process id
 EXIT_CONFIG: Final = 2
 EXIT_FAILED: Final = 1
-STOP_S: Final = 9.0
 
 
 class Process(msgspec.Struct, kw_only=True, frozen=True):
@@ -81,7 +80,8 @@ async def _main(chosen: Process, settings: Settings) -> None:
         await server.start()
     log = structlog.get_logger().bind(process=chosen.name)
     log.info("started", version=__version__, pid=os.getpid(), port=server.port if server else None)
-    orphaned = asyncio.create_task(_stop_when_orphaned(stop)) if os.environ.get(SUPERVISED) else None
+    parent = os.environ.get(SUPERVISED)
+    orphaned = asyncio.create_task(_stop_when_orphaned(stop, int(parent))) if parent else None
     try:
         await chosen.serve(settings, meters, stop, health)
     except BaseException as error:
@@ -102,9 +102,8 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
         loop.add_signal_handler(number, stop.set)
 
 
-async def _stop_when_orphaned(stop: asyncio.Event) -> None:
-    """Stop when the supervisor is gone without having said so."""
-    parent = os.getppid()
+async def _stop_when_orphaned(stop: asyncio.Event, parent: int) -> None:
+    """Stop when the supervisor is gone without having said so, be it before this process came up."""
     while os.getppid() == parent:  # noqa: ASYNC110 - nothing announces it
         await asyncio.sleep(1.0)
     stop.set()

@@ -45,6 +45,7 @@ METERS: Final = (
 )
 REVOKE_S: Final = 5.0
 STOP_S: Final = 6.0
+CLOSE_S: Final = 2.0
 
 
 class AssemblerStalled(BackslideError):
@@ -59,8 +60,8 @@ async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health:
     names = {settings.topics.events, settings.topics.sessions, settings.topics.dead_letters}
     await topics.require(settings, names)
     assemble = Assemble(settings, meters, health)
-    await assemble.start()
     try:
+        await assemble.start()
         await assemble.run(stop)
     finally:
         await assemble.close()
@@ -90,6 +91,7 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
         self._loading: dict[TopicPartition, asyncio.Task[None]] = {}
         self._load_slots = asyncio.Semaphore(4)
         self._fatal: BaseException | None = None
+        self._failed = asyncio.Event()
         self._partitions = 0
         self._consumer: AIOKafkaConsumer = consumer(
             settings,
@@ -117,17 +119,19 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
         reading = asyncio.create_task(self._read(), name="read")
         commits = asyncio.create_task(self._commit_regularly(), name="commit")
         stopping = asyncio.create_task(stop.wait(), name="stop")
+        failing = asyncio.create_task(self._failed.wait(), name="fail")
+        tasks = (reading, commits, stopping, failing)
         try:
-            # `getmany` ignores its timeout while a rebalance is on, so stopping must not wait for it.
-            await asyncio.wait({reading, commits, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            # `getmany` ignores its timeout while a rebalance is on: neither a stop nor a failure may wait for it.
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (reading, commits, stopping):
+            for task in tasks:
                 task.cancel()
-            results = await asyncio.gather(reading, commits, stopping, return_exceptions=True)
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+        self._raise_fatal()
         for result in results:
             if isinstance(result, Exception):
                 raise result
-        self._raise_fatal()
         self._health.ready(False, "stopping")
         await asyncio.wait({asyncio.create_task(self._commit())}, timeout=STOP_S)
 
@@ -137,8 +141,8 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
             task.cancel()
         for state in self._states.values():
             state.outbox.close()
-        for closing in (self._consumer.stop(), self._admin.close(), self._producer.stop()):
-            await asyncio.wait({asyncio.ensure_future(closing)}, timeout=2.0)
+        closing = (self._consumer.stop(), self._admin.close(), self._producer.stop())
+        await asyncio.wait({asyncio.ensure_future(each) for each in closing}, timeout=CLOSE_S)
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -153,11 +157,26 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
                 state = self._states.get(tp)
                 if state is not None:
                     state.apply(records, now)
-            self._observe(now)
-            for state in list(self._states.values()):
-                await state.outbox.room()
+            self._observe(now, await self._caught_up())
+            await self._make_room()
 
-    def _observe(self, now: float) -> None:
+    async def _caught_up(self) -> set[TopicPartition]:
+        """Give the partitions read to their end, which need not be behind a record: transactions leave markers."""
+        found = set()
+        for tp in list(self._states):
+            highwater = self._consumer.highwater(tp)
+            # `position` waits when a partition is taken away, but for the ones that we have it is at hand.
+            if highwater is not None and tp in self._states and await self._consumer.position(tp) >= highwater:
+                found.add(tp)
+        return found
+
+    async def _make_room(self) -> None:
+        for state in list(self._states.values()):
+            while not await state.outbox.room(1.0):
+                self._health.beat()
+                self._raise_fatal()
+
+    def _observe(self, now: float, caught_up: set[TopicPartition]) -> None:
         """Tick idle partitions, watch for stalls and a changed partition count, and set the gauges."""
         count = len(self._consumer.partitions_for_topic(self._settings.topics.events) or ())
         if count not in {0, self._partitions}:
@@ -165,16 +184,15 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
                 f"topic {self._settings.topics.events}: has {count} partitions, had {self._partitions}; "
                 "sessions would be torn apart: move to a new topic (topics.events) and `backslide topics create`"
             )
-        oldest = self._wall()
+        unix_time = oldest = self._wall()
         for tp, state in self._states.items():
-            highwater = self._consumer.highwater(tp)
-            if highwater is not None and state.next_offset < highwater:
-                self._check_stall(tp, state, now)
-                oldest = min(oldest, (state.last_timestamp or 0) / 1000 if state.last_timestamp else oldest)
-            elif highwater is not None:
+            if tp in caught_up:
                 self._tick(state, now)
+            elif self._consumer.highwater(tp) is not None:
+                self._check_stall(tp, state, now)
+                oldest = min(oldest, state.last_timestamp / 1000 if state.last_timestamp else oldest)
         topic = self._settings.topics.events
-        self._meters.gauge("lag_seconds", topic=topic).set(max(self._wall() - oldest, 0.0))
+        self._meters.gauge("lag_seconds", topic=topic).set(max(unix_time - oldest, 0.0))
         self._meters.gauge("open_sessions").set(sum(state.open_sessions for state in self._states.values()))
         loading = len(self._loading)
         waiting = self._consumer.assignment() - self._states.keys()
@@ -221,15 +239,11 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
             # Lost to another member: it replays from the commit before.
             self._meters.counter("commits_failed").inc()
             self._log.warning("commit_failed", error=type(error).__name__)
-            self._uncommitted(states, offsets)
         except KafkaError as error:
             self._log.warning("commit_failed", error=type(error).__name__)
-            self._uncommitted(states, offsets)
-
-    @staticmethod
-    def _uncommitted(states: dict[TopicPartition, PartitionState], offsets: Iterable[TopicPartition]) -> None:
-        for tp in offsets:
-            states[tp].uncommitted()
+        else:
+            for tp, offset in offsets.items():
+                states[tp].committed(offset)
 
     # -- rebalancing ---------------------------------------------------------------------------------------
 
@@ -277,7 +291,7 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
             return
         if self._tokens.get(tp) is not token:
             return
-        if loaded.truncated:
+        if loaded.commit_lost:
             self._meters.counter("commits_below_log_start").inc()
         self._states[tp] = PartitionState(
             settings=self._settings,
@@ -287,7 +301,7 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
             partition=tp.partition,
             partitions=self._partitions,
             sessions_end=loaded.sessions_end,
-            start=loaded.start,
+            truncated=loaded.truncated,
             fail=self._fail,
             now=self._clock(),
         )
@@ -304,6 +318,7 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
     def _fail(self, error: BaseException) -> None:
         if self._fatal is None:
             self._fatal = error
+            self._failed.set()
             self._log.error("fatal", error=f"{type(error).__name__}: {error}")
 
     def _raise_fatal(self) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 import structlog
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
+from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, RecordListTooLargeError
 
 from consumers import dead_letters
 from consumers.dead_letters import Placed
@@ -20,6 +22,7 @@ from monitor.metrics import Meters
 
 STAGE: Final = "judge"
 TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
+RETRY_S: Final = 1.0
 DATA_LEFT_OUT: Final = "the details were left out: too large for the broker"
 
 
@@ -58,8 +61,9 @@ class Delivery:
 
     async def dead_letter(self, record: Placed, reason: str, error: str) -> None:
         """Put a record aside."""
-        await dead_letters.send(
-            self._producer, self._topics.dead_letters, record, stage=STAGE, reason=reason, error=error
+        topic = self._topics.dead_letters
+        await self._insist(
+            partial(dead_letters.send, self._producer, topic, record, stage=STAGE, reason=reason, error=error)
         )
         self._meters.counter("dead_letters", stage=STAGE).inc()
         self._log.warning(
@@ -69,14 +73,26 @@ class Delivery:
     async def _send(self, judgement: Judgement) -> Judgement | None:
         key = event_key(judgement.tenant, judgement.session_id)
         for candidate in shrinking(judgement):
+            value = msgspec.json.encode(candidate)
             try:
-                await self._producer.send_and_wait(
-                    self._topics.judgements, msgspec.json.encode(candidate), key=key
-                )
+                await self._insist(partial(self._producer.send_and_wait, self._topics.judgements, value, key=key))
             except TOO_LARGE:
                 continue
             return candidate
         return None
+
+    async def _insist(self, send: Callable[[], Awaitable[Any]]) -> None:
+        """Send again for as long as the broker is away; what it has twice then counts once."""
+        while True:
+            try:
+                await send()
+            except KafkaError as error:
+                if isinstance(error, TOO_LARGE) or not (error.retriable or isinstance(error, KafkaTimeoutError)):
+                    raise
+                self._log.warning("send_again", error=type(error).__name__)
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
 
     async def _raw_answer(self, work: Work, judgement: Judgement) -> None:
         wrong = next((item for item in reversed(judgement.attempts) if item.kind == "invalid"), None)

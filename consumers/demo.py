@@ -23,7 +23,7 @@ import yaml
 from aiokafka import AIOKafkaProducer
 
 from consumers import topics
-from consumers.demo_report import DemoReport, build_report, read_finished
+from consumers.demo_report import DemoReport, build_report, read_results
 from consumers.embedded import EmbeddedBroker, free_port
 from consumers.kafka import event_key, producer
 from consumers.seldom import Seldom
@@ -153,8 +153,8 @@ class Demo:
         store = Store.open(self._settings.store.url)
         try:
             await self._until_settled(store)
-            finished = await read_finished(self._settings)
-            return await asyncio.to_thread(build_report, store, finished, self._labels, self._settings)
+            results = await read_results(self._settings)
+            return await asyncio.to_thread(build_report, store, results, self._labels, self._settings)
         finally:
             store.close()
 
@@ -218,7 +218,7 @@ def demo_settings(folder: Path, servers: str, labels: tuple[SessionLabel, ...]) 
 
 def _is_ready(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1.0) as answer:  # noqa: S310
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1.0) as answer:
             return bool(answer.status == 200)  # noqa: PLR2004
     except (urllib.error.URLError, OSError):
         return False

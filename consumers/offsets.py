@@ -11,12 +11,14 @@ class CommitNote(msgspec.Struct, kw_only=True, frozen=True):
     """What the assembler keeps in a commit's metadata (A4).
 
     `time` is the stream time just before the committed offset (ms), `partitions` the partition count of the source
-    topic, `bound` the offset of the sessions topic to read back from.
+    topic, `bound` the offset of the sessions topic to read back from, `truncated_until` the stream time (ms) up to
+    which new sessions may lack a start because the log before them is gone (A9).
     """
 
     time: int | None
     partitions: int
     bound: int
+    truncated_until: int | None = None
 
 
 def encode_note(note: CommitNote) -> str:

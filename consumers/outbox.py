@@ -42,6 +42,7 @@ class Outbox:
         self._queue: deque[tuple[Outgoing, asyncio.Future[None]]] = deque()
         self._unacknowledged: set[asyncio.Future[None]] = set()
         self._wake = asyncio.Event()
+        self._closed = False
         self._task = asyncio.create_task(self._run(), name="outbox")
 
     def __len__(self) -> int:
@@ -54,20 +55,28 @@ class Outbox:
         self._queue.append((outgoing, done))
         self._wake.set()
 
-    async def drain(self) -> None:
-        """Wait until the broker has all that was put in before this call."""
+    async def drain(self) -> bool:
+        """Wait until the broker has all that was put in before this call; False when it was closed before that."""
         waiting = set(self._unacknowledged)
         if waiting:
             await asyncio.wait(waiting)
+        return not self._closed
 
-    async def room(self) -> None:
-        """Wait until there is room, so that a slow broker slows reading down instead of filling memory."""
-        while len(self._unacknowledged) >= self._limit:
-            await asyncio.wait(set(self._unacknowledged), return_when=asyncio.FIRST_COMPLETED)
+    async def room(self, within_s: float) -> bool:
+        """Wait a while for room, so that a slow broker slows reading down instead of filling memory."""
+        if len(self._unacknowledged) < self._limit:
+            return True
+        await asyncio.wait(set(self._unacknowledged), timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+        return len(self._unacknowledged) < self._limit
 
     def close(self) -> None:
         """Stop sending. What is unsent is dropped: whoever owns the partition next says it again."""
+        self._closed = True
         self._task.cancel()
+        # Whoever waits for these (a commit, the reading loop) would wait for ever.
+        for done in self._unacknowledged:
+            done.cancel()
+        self._unacknowledged.clear()
 
     async def _run(self) -> None:
         try:

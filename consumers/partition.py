@@ -44,7 +44,7 @@ class PartitionState:
         partition: int,
         partitions: int,
         sessions_end: int,
-        start: int,
+        truncated: bool,
         fail: Callable[[BaseException], None],
         now: float,
     ) -> None:
@@ -58,9 +58,9 @@ class PartitionState:
         self._valid: deque[bool] = deque(maxlen=LOOK_BACK)
         self._log = structlog.get_logger().bind(process=STAGE, partition=partition)
         self._warned_of_routing = False
-        self._committed: tuple[int, int] | None = None
+        self._committed: OffsetAndMetadata | None = None
+        self._behind_gap = truncated
         self.outbox = Outbox(producer, fail)
-        self.next_offset = start
         self.last_timestamp: int | None = None
         self.active_at = now
 
@@ -73,7 +73,6 @@ class PartitionState:
         """Apply fetched records in order. `now` is monotonic seconds. Raises `TooManyInvalid`."""
         for record in records:
             self._apply(record)
-            self.next_offset = record.offset + 1
         self.last_timestamp = records[-1].timestamp
         self.active_at = now
 
@@ -85,19 +84,24 @@ class PartitionState:
 
     async def commitable(self) -> OffsetAndMetadata | None:
         """Take the safe position, wait for the outbox, give what may be committed; None when it is committed."""
+        if self._behind_gap:
+            return None  # how far the gap reaches is known with the first event (A9)
         position = self._assembler.safe_position()
-        await self.outbox.drain()
-        bound = self._assembler.read_back_bound(position)
-        bound = self._sessions_end if bound is None else bound
-        if self._committed == (position.offset, bound):
+        if not await self.outbox.drain():
             return None
-        self._committed = (position.offset, bound)
-        note = CommitNote(time=position.stream_time, partitions=self._partitions, bound=bound)
-        return OffsetAndMetadata(position.offset, encode_note(note))
+        bound = self._assembler.read_back_bound(position)
+        note = CommitNote(
+            time=position.stream_time,
+            partitions=self._partitions,
+            bound=self._sessions_end if bound is None else bound,
+            truncated_until=position.truncated_until,
+        )
+        offset = OffsetAndMetadata(position.offset, encode_note(note))
+        return None if offset == self._committed else offset
 
-    def uncommitted(self) -> None:
-        """Note that the last commit did not take place."""
-        self._committed = None
+    def committed(self, offset: OffsetAndMetadata) -> None:
+        """Note that a commit took place."""
+        self._committed = offset
 
     # -- one record ----------------------------------------------------------------------------------------
 
@@ -113,6 +117,7 @@ class PartitionState:
         if self._reroute(event, raw, record):
             self._assembler.skip(record.offset)
             return
+        self._behind_gap = False
         timestamp = record.timestamp if record.timestamp is not None and record.timestamp >= 0 else None
         for output in self._assembler.on_event(event, raw, Position(record.offset, timestamp)):
             self._emit(output, record)

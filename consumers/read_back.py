@@ -14,16 +14,20 @@ from consumers.offsets import CommitNote, decode_note
 from monitor.assembly import SessionAssembler
 from monitor.config import Settings, assembly_policy
 from monitor.errors import TopicError
-from monitor.session import SessionRecord, decode_record
+from monitor.session import decode_record
 
 
 class Loaded(msgspec.Struct, kw_only=True):
-    """A partition ready to be replayed from `start`; `sessions_end` ends what was read back."""
+    """A partition ready to be replayed from `start`; `sessions_end` ends what was read back.
+
+    `truncated`: the log begins behind the place to start from. `commit_lost`: that place was a commit (A9).
+    """
 
     assembler: SessionAssembler
     start: int
     sessions_end: int
     truncated: bool
+    commit_lost: bool
 
 
 class Committed(msgspec.Struct, kw_only=True, frozen=True):
@@ -47,7 +51,7 @@ async def load(
 ) -> Loaded:
     """Build the assembler of a partition: read back what is out already, and say where the replay starts.
 
-    Raises `TopicError` when the partition count changed since the commit (A8).
+    Raises `TopicError` when the partition count changed since the commit (A8), or the topic was made anew.
     """
     tp = TopicPartition(settings.topics.events, partition)
     note = commit.note if commit else None
@@ -58,18 +62,28 @@ async def load(
         )
     log_start = (await source.beginning_offsets([tp]))[tp]
     wanted = commit.offset if commit and note else 0
+    log_end = (await source.end_offsets([tp]))[tp]
+    if wanted > log_end:
+        raise TopicError(
+            f"topic {tp.topic}: partition {partition} ends at {log_end}, before the last commit at {wanted}: was "
+            "the topic made anew? Choose another kafka.group_prefix, or delete the old consumer group"
+        )
     truncated = wanted < log_start
     start = max(wanted, log_start)
     assembler = SessionAssembler(
-        assembly_policy(settings), partition=partition, stream_time=note.time if note else None
+        assembly_policy(settings),
+        partition=partition,
+        stream_time=note.time if note else None,
+        truncated_until=note.truncated_until if note else None,
     )
     end = await _read_back(settings, assembler, partition, note.bound if note else 0)
     assembler.resume_at(start, truncated=truncated)
-    if truncated:
+    commit_lost = truncated and commit is not None
+    if commit_lost:
         structlog.get_logger().error(
             "log_truncated", partition=partition, committed=wanted, log_start=log_start, lost=log_start - wanted
         )
-    return Loaded(assembler=assembler, start=start, sessions_end=end, truncated=truncated)
+    return Loaded(assembler=assembler, start=start, sessions_end=end, truncated=truncated, commit_lost=commit_lost)
 
 
 async def _read_back(settings: Settings, assembler: SessionAssembler, partition: int, bound: int) -> int:
@@ -96,9 +110,6 @@ async def _read_back(settings: Settings, assembler: SessionAssembler, partition:
 
 def _restore(assembler: SessionAssembler, record: Any) -> None:
     try:
-        finished = decode_record(record.value)
+        assembler.restore(decode_record(record.value or b""), record.offset)
     except msgspec.DecodeError as error:
         structlog.get_logger().warning("unreadable_session_record", offset=record.offset, error=str(error))
-        return
-    if isinstance(finished, SessionRecord):
-        assembler.restore(finished, record.offset)

@@ -102,6 +102,7 @@ class Recorder:
         self._lag = Lag(self._decoders)
         self._stash: list[Any] = []
         self._joined = False
+        self._opened = False
         self._trouble = ""
         self._leave_by: float | None = None
         self._log = structlog.get_logger().bind(process=STAGE)
@@ -113,6 +114,7 @@ class Recorder:
         store: Store | None = None
         try:
             store = await self._insist(self._open_store)
+            self._opened = True
             while not self._stopping.done():
                 if records := await self._poll():
                     await self._take(store, records)
@@ -290,10 +292,12 @@ class Recorder:
     def _observe(self) -> None:
         """Keep liveness, readiness and lag up to date."""
         self._health.beat()
-        if self._trouble:
-            self._health.ready(False, self._trouble)
-        else:
-            self._health.ready(self._joined, "" if self._joined else "joining the consumer group")
+        reason = self._trouble
+        if not reason and not self._joined:
+            reason = "joining the consumer group"
+        elif not reason and not self._opened:
+            reason = "opening the store"
+        self._health.ready(not reason, reason)
         for topic, age in self._lag.ages(self._highwaters(), self._clock()).items():
             self._meters.gauge("lag_seconds", topic=topic).set(age)
 

@@ -40,7 +40,7 @@ class Supervisor:
         self._commands = dict(commands)
         self._meters = meters
         self._drain = drain_s
-        self._env = {**os.environ, **(env or {}), SUPERVISED: "1"}
+        self._env = {**os.environ, **(env or {}), SUPERVISED: str(os.getpid())}
         self._clock = clock
         self._running: dict[str, asyncio.subprocess.Process] = {}
         self._stopping = asyncio.Event()
@@ -78,6 +78,8 @@ class Supervisor:
             started = self._clock()
             child = await asyncio.create_subprocess_exec(*self._commands[name], env=self._env)
             self._running[name] = child
+            if self._stopping.is_set():
+                await self._end(name)  # the stop came while it was being started
             status = await child.wait()
             del self._running[name]
             if self._stopping.is_set():

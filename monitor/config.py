@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
@@ -14,10 +17,14 @@ from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
 )
 
 from monitor.errors import ConfigError
 from monitor.open_session import AssemblyPolicy
+
+ENV_PREFIX: Final = "BACKSLIDE_"
+_SECRET: Final = re.compile("password|key|salt|secret|token|url", re.IGNORECASE)
 
 SaslMechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
@@ -25,7 +32,7 @@ SaslMechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 class Section(BaseModel):
     """A part of the settings; unknown keys are refused, so that a typo is seen."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class KafkaSettings(Section):
@@ -197,7 +204,7 @@ class Settings(BaseSettings):
     """All settings of Backslide."""
 
     model_config = SettingsConfigDict(
-        env_prefix="BACKSLIDE_", env_nested_delimiter="__", extra="forbid", frozen=True
+        env_prefix=ENV_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
     )
 
     production: bool = Field(default=False, description="Demands what production needs: a salt of the coin.")
@@ -252,7 +259,10 @@ def load(path: Path | None = None, overrides: dict[str, Any] | None = None) -> S
     try:
         return Settings(**values)
     except ValidationError as error:
-        raise ConfigError(explain(error, str(path) if path else "settings")) from None
+        where = str(path) if path else "settings"
+        raise ConfigError(explain(error, where, model=Settings, environ=os.environ)) from None
+    except SettingsError as error:
+        raise ConfigError(f"environment ({ENV_PREFIX}*): {error}; sections and maps are given as JSON") from None
 
 
 def assembly_policy(settings: Settings) -> AssemblyPolicy:
@@ -276,27 +286,74 @@ def read_yaml(path: Path) -> dict[str, Any]:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: can't be read: {error.strerror}") from None
+    except yaml.MarkedYAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {_yaml_problem(error)}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: must be a mapping of keys to values, not {type(values).__name__}")
+    wrong = next((key for key in values if not isinstance(key, str)), None)
+    if wrong is not None:
+        raise ConfigError(f"{path}: {wrong!r}: keys must be text, not {type(wrong).__name__}")
     return values
 
 
-def explain(error: ValidationError, where: str) -> str:
-    """Say in a line per mistake which key is wrong, what it holds and what is allowed; secrets stay hidden."""
+def _yaml_problem(error: yaml.MarkedYAMLError) -> str:
+    # Without the snippet that PyYAML shows: the line may hold a password.
+    mark = error.problem_mark
+    place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    return f"{error.problem or error.context}{place}"
+
+
+def explain(
+    error: ValidationError,
+    where: str,
+    *,
+    model: type[BaseModel] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> str:
+    """Say in a line per mistake which key is wrong, what it holds and what is allowed; secrets stay hidden.
+
+    With `model`, an unknown key is told those that are allowed; with `environ`, a value that came from a variable
+    is shown under its name.
+    """
     lines = []
     for item in error.errors(include_url=False):
-        key = ".".join(str(part) for part in item["loc"]) or "(whole file)"
-        shown = (
-            ""
-            if isinstance(item["input"], dict | SecretStr) or "password" in key or "key" in key or "salt" in key
-            else f" = {item['input']!r}"
-        )
-        lines.append(f"{where}: {key}{shown}: {item['msg']}")
+        path = tuple(str(part) for part in item["loc"])
+        key = ".".join(path) or "(whole file)"
+        variable = ENV_PREFIX + "__".join(path).upper()
+        source = variable if variable in (environ or {}) else where
+        lines.append(f"{source}: {key}{_shown(item, key)}: {_allowed(item, path, model)}")
     return "\n".join(lines)
+
+
+def _shown(item: Any, key: str) -> str:
+    # What stands under an unknown key, or where a section should be, may well be a mistyped secret.
+    hidden = item["type"] == "extra_forbidden" or item["type"].startswith("model")
+    if hidden or _SECRET.search(key) or isinstance(item["input"], dict | list | SecretStr):
+        return ""
+    return f" = {item['input']!r}"
+
+
+def _allowed(item: Any, path: tuple[str, ...], model: type[BaseModel] | None) -> str:
+    if item["type"] == "extra_forbidden":
+        names = _keys(model, path[:-1]) if model else []
+        return f"unknown key; allowed are {', '.join(names)}" if names else "unknown key"
+    if item["type"].startswith("model"):
+        kind = "empty" if item["input"] is None else f"a {type(item['input']).__name__}"
+        return f"must be a mapping of keys to values; it is {kind}"
+    return str(item["msg"]).removeprefix("Value error, ")
+
+
+def _keys(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
+    for name in path:
+        field = model.model_fields.get(name)
+        if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
+            return []
+        model = field.annotation
+    return list(model.model_fields)
 
 
 def _put(values: dict[str, Any], keys: list[str], value: Any) -> None:

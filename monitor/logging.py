@@ -15,7 +15,7 @@ import structlog
 from monitor.config import LogSettings
 
 # At DEBUG these write requests with their whole text; at INFO they say what nobody asked.
-TALKATIVE: Final = ("anthropic", "httpx", "httpx2", "httpcore", "httpcore2", "asyncio", "aiokafka", "uvicorn")
+TALKATIVE: Final = ("anthropic", "httpx", "httpx2", "httpcore", "httpcore2", "asyncio", "aiokafka", "uvicorn", "alembic")
 
 
 def configure(settings: LogSettings, *, filters: Iterable[logging.Filter] = ()) -> None:

@@ -86,7 +86,7 @@ class EventFile:
         while line := file.readline(MAX_LINE + 1):
             self.lines += 1
             if self.lines == 1:
-                line = line.removeprefix(_MARK)  # noqa: PLW2901
+                line = line.removeprefix(_MARK)
             if len(line) > MAX_LINE:
                 # Never to be skipped: what follows in the file may not begin where a line does.
                 raise InputError(f"{self._name}: line {self.lines}: longer than {MAX_LINE} bytes; is it JSONL?")

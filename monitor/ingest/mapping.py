@@ -11,13 +11,13 @@
       ts: {path: sent_at, time: unix_ms}                             # unix_s (the default), unix_ms, rfc3339
       role: {path: author.kind, map: {customer: user, bot: assistant}, default: tool}
       text: body
-      evidence: {path: sources, each: {id: doc, text: snippet}}      # a turn's passages: an evidence event beside it
+      evidence: {path: sources, each: {id: doc, text: snippet}}      # becomes an evidence event beside the turn
 
-A field is a path, or an object with `path` or `value`, and with `map`, `default`, `time` or `each`. A path is keys
-joined by dots; a number in it is a place in a list. A value that is absent or null takes the `default`, and without
-one the field is left out. A value that `map` doesn't know takes the `default`, and without one the line is invalid.
-`event_id` and `turn_id` may be left out: they are derived from the session and the place in the file, so that
-reading the same file again gives the same ids. Field names are those of the wire events (`backslide schema
+A field is a path, or an object with `path` or `value`, and with `map`, `default`, `time` or `each`. A path is
+keys joined by dots; a number in it is a place in a list. A value that is absent or null takes the `default`, and
+without one the field is left out. A value that `map` doesn't know takes the `default`, and without one the line is
+invalid. `event_id` and `turn_id` may be left out: they are derived from the session and the place in the file, so
+that reading the same file again gives the same ids. Field names are those of the wire events (`backslide schema
 events`), plus `evidence`.
 """
 
@@ -73,6 +73,11 @@ class _Spec(BaseModel):
     time: TimeFormat | None = None
     each: dict[str, str] | None = None
 
+    @field_validator("map", mode="before")
+    @classmethod
+    def _keys_as_text(cls, value: Any) -> Any:
+        return {_key(key): item for key, item in value.items()} if isinstance(value, dict) else value
+
     @model_validator(mode="after")
     def _one_source(self) -> _Spec:
         if (self.path is None) == (self.value is None):
@@ -111,7 +116,6 @@ class Mapping(BaseModel):
             raise ValueError(f"fields: {' and '.join(missing)} must be mapped")
         return self
 
-
     def read(self, line: dict[str, Any], number: int) -> Found:
         """Give the events of line `number`. Raises `InvalidEvent` (`invalid_field`) that names the field."""
         items = self._items(line)
@@ -144,7 +148,9 @@ class Mapping(BaseModel):
         event = self._identified(event, place)
         yield where, event
         if passages is not None:
-            shared = {name: event[name] for name in ("tenant", "session_id", "turn_id", "ts") if name in event}
+            shared: dict[str, Any] = {
+                name: event[name] for name in ("tenant", "session_id", "turn_id", "ts") if name in event
+            }
             event_id = derived_id(event["event_id"], "evidence")
             yield where, {"type": "evidence", "event_id": event_id, **shared, "passages": passages}
 

@@ -2,7 +2,8 @@
 
     {"session_id": "s1", "assistant": "concierge", "assistant_version": "2026.10", "turns": [
       {"turn_index": 0, "turn_id": "s1-0", "role": "user", "text": "...", "ts": 1790000000},
-      {"turn_index": 1, "turn_id": "s1-1", "role": "assistant", "text": "...", "evidence": [{"id": "d1", "text": "..."}]}
+      {"turn_index": 1, "turn_id": "s1-1", "role": "assistant", "text": "...",
+       "evidence": [{"id": "d1", "text": "..."}]}
     ]}
 
 Only `session_id`, `turns` and each turn's `role` and `text` have to be there. `tenant` and the attributes of an
@@ -78,11 +79,8 @@ def _dicts(value: Any, place: str) -> Sequence[Mapping[str, Any]]:
 def _times(turns: Sequence[Mapping[str, Any]], line: int) -> list[Any]:
     """Give a time for each turn; what isn't a number stays as it is, for the decoder to refuse."""
     stated = [turn.get("ts") for turn in turns]
-    first = next((place for place, ts in enumerate(stated) if isinstance(ts, int | float)), None)
-    if first is None:
-        before = SYNTHETIC_START + line - 1
-    else:
-        before = max(0.0, float(stated[first]) - first) - 1
+    starts = (float(ts) - place for place, ts in enumerate(stated) if isinstance(ts, int | float))
+    before = max(next(starts, SYNTHETIC_START + line), 0.0) - 1
     times: list[Any] = []
     for ts in stated:
         times.append(before + 1 if ts is None else ts)

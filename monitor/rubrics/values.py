@@ -151,7 +151,7 @@ def _tokens(text: str) -> Iterator[Token]:
     for match in _TOKEN.finditer(text):
         start, end = match.span()
         if match["word"] is not None:
-            inside = any(left < start and end < right for left, right in quoted)
+            inside = bool(quoted) and any(left < start and end < right for left, right in quoted)
             yield _word(text, match["word"], start, end, inside=inside)
         else:
             kind, key, detail = _typed(match)
@@ -162,12 +162,16 @@ def _word(text: str, word: str, start: int, end: int, *, inside: bool) -> Token:
     lower = word.casefold().replace("\u2019", "'")
     if lower in _NUMBERS and not (lower == "one" and _PRONOUN_ONE.search(text[max(0, start - 8) : start])):
         return Token(kind="number", key=str(_NUMBERS[lower]), start=start, end=end, strong=True)
-    # Only a look back of a few characters: enough to see where a sentence starts.
-    first = _SENTENCE_START.search(text[max(0, start - 6) : start]) is not None if start else True
     key = _stem(lower)
-    shaped = word[0].isupper() and key not in STOP_WORDS and (not first or (len(word) > 1 and word.isupper()))
-    mixed = any(char.isdigit() for char in word)
+    shouted = len(word) > 1 and word.isupper()
+    shaped = word[0].isupper() and key not in STOP_WORDS and (shouted or not _starts_sentence(text, start))
+    mixed = not word.isalpha() and any(char.isdigit() for char in word)
     return Token(kind="word", key=key, start=start, end=end, strong=inside or shaped or mixed)
+
+
+def _starts_sentence(text: str, start: int) -> bool:
+    # A look back of a few characters is enough.
+    return start == 0 or _SENTENCE_START.search(text[max(0, start - 6) : start]) is not None
 
 
 def _stem(word: str) -> str:

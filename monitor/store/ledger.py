@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -26,6 +27,20 @@ from monitor.metrics import CATALOGUE
 MAX_ADDEND: Final = 2**54
 MILLION: Final = 1_000_000
 INF: Final = "+Inf"
+# The raw counts and the eight sums, in the order of `session_sums`.
+SESSION_SUMS: Final = (
+    "judged_trials",
+    "judged_failures",
+    "scored_sessions",
+    "weighted_sessions",
+    "weighted_trials",
+    "weighted_failures",
+    "weight2",
+    "weight2_trials",
+    "weight2_trials2",
+    "weight2_trials_failures",
+    "weight2_failures2",
+)
 SUM: Final = "sum"
 
 
@@ -136,8 +151,8 @@ def judgement_sums(decision: DecisionFacts, judgement: JudgementFacts) -> Iterat
     for reason, count in judgement.counts.skipped_events.items():
         yield TotalKey("skipped_events", rubric, stratum=stratum, detail=reason), count
     for measure, (trials, failures) in judgement.counts.measures.items():
-        for metric, value in session_sums(decision.weight16, trials, failures):
-            yield TotalKey(metric, rubric, measure, *labels), value
+        keys = _session_keys(rubric, measure, *labels)
+        yield from zip(keys, session_sums(decision.weight16, trials, failures), strict=True)
     for score, values in judgement.counts.scores.items():
         metric, _, criterion = score.partition(":")
         for detail, value in histogram_sums(metric, values):
@@ -149,24 +164,24 @@ def superseded_sums(rubric: str) -> Iterator[tuple[TotalKey, int]]:
     yield TotalKey("judgements_superseded", rubric), 1
 
 
-def session_sums(weight16: int, trials: int, failures: int) -> tuple[tuple[str, int], ...]:
-    """Give the raw counts and the eight sums of one scored session. Raises `ValueError` past `MAX_ADDEND`."""
+def session_sums(weight16: int, trials: int, failures: int) -> tuple[int, ...]:
+    """Give what one scored session adds to each of `SESSION_SUMS`. Raises `ValueError` past `MAX_ADDEND`."""
     trials16 = weight16 * trials
     failures16 = weight16 * failures
     if max(trials16 * trials16, weight16 * weight16) > MAX_ADDEND:
         raise ValueError(f"weight {weight16}/16 with {trials} trials is too large to be summed")
     return (
-        ("judged_trials", trials),
-        ("judged_failures", failures),
-        ("scored_sessions", 1),
-        ("weighted_sessions", weight16),
-        ("weighted_trials", trials16),
-        ("weighted_failures", failures16),
-        ("weight2", weight16 * weight16),
-        ("weight2_trials", weight16 * trials16),
-        ("weight2_trials2", trials16 * trials16),
-        ("weight2_trials_failures", trials16 * failures16),
-        ("weight2_failures2", failures16 * failures16),
+        trials,
+        failures,
+        1,
+        weight16,
+        trials16,
+        failures16,
+        weight16 * weight16,
+        weight16 * trials16,
+        trials16 * trials16,
+        trials16 * failures16,
+        failures16 * failures16,
     )
 
 
@@ -195,6 +210,14 @@ def add(sums: Sums, changes: Iterable[tuple[TotalKey, int]], sign: int = 1) -> N
 def moved(sums: Mapping[TotalKey, int]) -> Sums:
     """Leave out what is zero: for comparing sums that differ in empty series alone."""
     return {key: value for key, value in sums.items() if value}
+
+
+@lru_cache(maxsize=8_192)
+def _session_keys(
+    rubric: str, measure: str, judge: str, assistant: str, version: str, stratum: str
+) -> tuple[TotalKey, ...]:
+    """Name the totals of `SESSION_SUMS` under their labels; kept, since most sessions share them."""
+    return tuple(TotalKey(name, rubric, measure, judge, assistant, version, stratum) for name in SESSION_SUMS)
 
 
 def _check_scores(name: str, values: list[float]) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from monitor.decision import PolicyLoaded, StratumInfo
 from monitor.judgement import SKIP_REASONS, UNSCORED_REASONS
 from monitor.metrics import CATALOGUE
-from monitor.store.ledger import INF, SUM, TotalKey, bucket, session_sums
+from monitor.store.ledger import INF, SESSION_SUMS, SUM, TotalKey, bucket
 from monitor.store.rows import RubricCounts
 
 OTHER: Final = "other"
@@ -52,7 +52,7 @@ def _judged_keys(
     for reason in UNSCORED_REASONS:
         yield TotalKey("weighted_unscored", rubric, "", judge, *labels, reason)
     for measure in counts.measures:
-        for metric, _ in session_sums(16, 0, 0):
+        for metric in SESSION_SUMS:
             yield TotalKey(metric, rubric, measure, judge, *labels)
     for score in counts.scores:
         metric, _, criterion = score.partition(":")

@@ -1,4 +1,4 @@
-"""A broker, settings, and ways to write events, run `assemble` and read what it wrote."""
+"""A broker, settings, and ways to write events, run `assemble`, and read what it wrote."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from consumers import topics
-from consumers.kafka import event_key
+from consumers.assemble import METERS, serve
+from consumers.health import Health
+from consumers.kafka import admin, event_key
+from consumers.offsets import CommitNote, decode_note
 from monitor.config import Settings, load
 from monitor.events import SessionEvent, encode
+from monitor.metrics import Meters
 from monitor.session import FinishedRecord, Session, SessionRecord, decode_record, session_view
 from tests.services.kafka import KafkaBroker
 
@@ -75,9 +82,7 @@ class AssemblePlace:
             for number, (key, value, partition) in enumerate(records):
                 if rate and (early := number / rate - (time.monotonic() - started)) > 0.005:
                     await asyncio.sleep(early)
-                sends.append(
-                    await producer.send(self.settings.topics.events, value, key=key, partition=partition)
-                )
+                sends.append(await producer.send(self.settings.topics.events, value, key=key, partition=partition))
             await asyncio.gather(*sends)
         finally:
             await producer.stop()
@@ -102,9 +107,7 @@ class AssemblePlace:
             if not parts:
                 consumer.subscribe([topic])
                 await asyncio.sleep(0.3)
-                parts = [
-                    TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()
-                ]
+                parts = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
                 consumer.unsubscribe()
             consumer.assign(parts)
             await consumer.seek_to_beginning(*parts)
@@ -123,10 +126,86 @@ class AssemblePlace:
     async def views(self) -> list[Session]:
         return [session_view(r.content) for r in await self.finished() if isinstance(r, SessionRecord)]
 
+    async def letters(self) -> list[tuple[dict[str, str], bytes, bytes]]:
+        """Dead letters: headers, key and value."""
+        return [
+            ({name: value.decode() for name, value in record.headers}, record.key, record.value)
+            for record in await self.read(self.settings.topics.dead_letters)
+        ]
+
+    @asynccontextmanager
+    async def admin(self) -> AsyncIterator[AIOKafkaAdminClient]:
+        client = admin(self.settings)
+        await client.start()
+        try:
+            yield client
+        finally:
+            await client.close()
+
+    async def configure(self, topic: str, **configs: str) -> None:
+        """Change a topic's settings; dots are written as underscores."""
+        changed = {name.replace("_", "."): value for name, value in configs.items()}
+        async with self.admin() as client:
+            await client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, changed)])
+
+    async def commits(self) -> dict[int, tuple[int, CommitNote | None]]:
+        """Give what the group has committed: partition -> offset and note."""
+        async with self.admin() as client:
+            found = await client.list_consumer_group_offsets(f"{self.settings.kafka.group_prefix}-assemble")
+        return {tp.partition: (item.offset, decode_note(item.metadata)) for tp, item in found.items()}
+
+    async def lengths(self) -> dict[int, int]:
+        """Where the partitions of the source topic end."""
+        consumer = AIOKafkaConsumer(bootstrap_servers=self.settings.kafka.bootstrap_servers)
+        await consumer.start()
+        try:
+            parts = [TopicPartition(self.settings.topics.events, number) for number in range(PARTITIONS)]
+            return {tp.partition: end for tp, end in (await consumer.end_offsets(parts)).items()}
+        finally:
+            await consumer.stop()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Running]:
+        """Run `assemble` in this process, ready when entered; what ends it early is raised at the end."""
+        running = Running(self.settings)
+        try:
+            await until(lambda: running.ready or running.task.done(), 30.0, 0.02)
+            yield running
+        finally:
+            running.stop.set()
+            await asyncio.wait({running.task}, timeout=15.0)
+        await running.task
+
     def worker(self, name: str, process: str = "assemble") -> Worker:
         config = self.folder / "config.yaml"
         config.write_text(json.dumps(self.values))
         return Worker(config, self.folder / f"{name}.log", process)
+
+
+class Running:
+    """`assemble` inside of the test's process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.meters = Meters(METERS, version="0", process="assemble")
+        self.health = Health(time.monotonic)
+        self.stop = asyncio.Event()
+        self.task = asyncio.create_task(serve(settings, self.meters, self.stop, self.health))
+
+    @property
+    def ready(self) -> bool:
+        return self.health.is_ready[0]
+
+    def value(self, name: str, **labels: str) -> float:
+        return self.meters.registry.get_sample_value(f"backslide_{name}", labels) or 0.0
+
+    def total(self, name: str) -> dict[str, float]:
+        """Give a labelled counter's values, by its only label."""
+        found = {}
+        for family in self.meters.registry.collect():
+            for sample in family.samples:
+                if sample.name == f"backslide_{name}_total":
+                    found["/".join(sample.labels.values())] = sample.value
+        return found
 
 
 class Worker:
@@ -137,6 +216,10 @@ class Worker:
         line = [sys.executable, "-m", "consumers", "run", process, "--config", str(config)]
         with log.open("ab") as out:
             self._child = subprocess.Popen(line, stdout=out, stderr=out)
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self._child.pid, number)

@@ -160,7 +160,7 @@ class Place:
                 for batch in (await consumer.getmany(timeout_ms=200)).values():
                     found += batch
             return [
-                {"key": one.key, "value": one.value, **{name: value.decode() for name, value in one.headers}}
+                {**{name: value.decode() for name, value in one.headers}, "key": one.key, "value": one.value}
                 for one in found
             ]
         finally:

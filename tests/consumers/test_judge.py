@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -189,8 +190,8 @@ async def test_an_open_breaker_starts_no_job_and_a_stop_does_not_wait_for_it(
     await place.create()
     model = Scripted()
     model.error = lambda: JudgeUnavailable("overloaded", "come back later", retry_after=3_600.0)
-    await place.write(job(f"s{number}") for number in range(20))
     async with place.worker(model) as running:
+        await place.write(job(f"s{number}") for number in range(20))
         await until(lambda: "overloaded" in running.health.is_ready[1])
         began = time.monotonic()
         running.stop.set()
@@ -282,6 +283,27 @@ async def test_a_stop_drains_what_is_under_way_and_nothing_else(kafka: KafkaBrok
     assert set(await place.judged()) == {f"s{number}" for number in range(20)}
 
 
+async def test_an_outage_of_the_broker_is_waited_out(
+    fresh_kafka: Callable[..., KafkaBroker], topic_prefix: str
+) -> None:
+    broker = fresh_kafka(heap="256m")
+    place = Place(broker, topic_prefix, **{"topics.job_partitions": 2})
+    await place.create()
+    names = [f"s{number}" for number in range(60)]
+    await place.write(job(name) for name in names)
+    model = Scripted()
+    model.delay = 0.2
+    async with place.worker(model) as running:
+        await until(lambda: running.verdicts >= 8)
+        await asyncio.to_thread(broker.kill)
+        await asyncio.sleep(5.0)
+        await asyncio.to_thread(broker.start)
+        await until(lambda: place.has_committed(60))
+        assert not running.task.done()
+    assert set(await place.judged()) == set(names)
+    assert sorted(model.started) == sorted(names)  # what was under way or answered wasn't asked again
+
+
 async def test_a_failed_send_ends_the_worker_and_commits_nothing_past_it(
     kafka: KafkaBroker, topic_prefix: str
 ) -> None:
@@ -303,9 +325,7 @@ async def test_a_failed_send_ends_the_worker_and_commits_nothing_past_it(
     assert "s1" not in judged
 
 
-async def test_the_canonical_line_holds_ids_and_no_text(
-    kafka: KafkaBroker, topic_prefix: str, capsys: object
-) -> None:
+async def test_the_canonical_line_holds_ids_and_no_text(kafka: KafkaBroker, topic_prefix: str) -> None:
     from structlog.testing import capture_logs
 
     place = Place(kafka, topic_prefix)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -114,15 +114,15 @@ async def test_sigkill_again_and_again_beside_a_second_recorder(place: Place, tm
     """Two processes share the partitions and the store; one is killed three times, which is a rebalance each."""
     made = records(1_500)
     mixed = shuffled(made)
-    await place.write(mixed[:800])
+    await place.write(mixed[:1_500])
     beside = place.process("beside")
     children = [place.process("first")]
-    for number, wanted in enumerate((100, 400, 600)):
+    for number, wanted in enumerate((100, 300, 450)):
         await until(lambda wanted=wanted: _rows(place.file) >= wanted)  # type: ignore[misc]
         await asyncio.to_thread(children[-1].kill)
         children.append(place.process(f"again{number}"))
-        await place.write(mixed[800 + number * 100 : 900 + number * 100])
-    await place.write(mixed[1_100:])
+        await place.write(mixed[1_500 + number * 100 : 1_600 + number * 100])
+    await place.write(mixed[1_800:])
     await until(lambda: place.has_committed(len(mixed)))
     for child in (beside, children[-1]):
         assert child.alive, child.tail()
@@ -147,7 +147,7 @@ async def test_a_store_that_is_locked_is_waited_for(
             assert counted(meters, "store_up") == 0
             assert health.is_alive[0]
             assert await place.committed() == 0
-            await until(lambda: counted(meters, "lag_seconds", topic=place.settings.topics.decisions) > 2)
+            await until(lambda: _lag(place, meters) > 2)
         await until(lambda: place.has_committed(len(made)))
         await until(lambda: health.is_ready == (True, ""))
         assert counted(meters, "store_up") == 1
@@ -190,10 +190,10 @@ async def test_a_store_that_is_not_there_at_the_start_is_waited_for(
 async def test_a_stop_does_not_wait_for_the_store(place: Place, tmp_path: Path) -> None:
     """The process leaves within 10 s (checked by `recorder`) though the transaction can't begin."""
     made = records(50)
-    async with place.recorder() as (_, health):
-        await until(lambda: health.is_ready[0])
-    with place.locked():
-        async with place.recorder():
+    with ExitStack() as stack:
+        async with place.recorder() as (_, health):
+            await until(lambda: health.is_ready[0])
+            stack.enter_context(place.locked())
             await place.write(made)
             await asyncio.sleep(2)
         assert await place.committed() == 0
@@ -239,6 +239,29 @@ async def test_waiting_for_the_store_keeps_the_place_in_the_group(place: Place) 
         await writer.stop()
 
 
+async def test_a_broker_that_goes_and_comes_back_is_waited_for(
+    fresh_kafka: Callable[[], KafkaBroker], topic_prefix: str, tmp_path: Path
+) -> None:
+    """And the stop comes within 10 s (checked by `recorder`) while it is gone."""
+    broker = await asyncio.to_thread(fresh_kafka)
+    place = Place(broker, topic_prefix, tmp_path)
+    await place.create()
+    made = records(300)
+    mixed = shuffled(made)
+    await place.write(mixed[:400])
+    async with place.recorder() as (meters, health):
+        await until(lambda: _rows(place.file) >= 50)
+        await asyncio.to_thread(broker.kill)
+        await asyncio.sleep(2)
+        await asyncio.to_thread(broker.start)
+        await place.write(mixed[400:])
+        await until(lambda: place.has_committed(len(mixed)))
+        assert health.is_alive[0]
+        assert counted(meters, "store_up") == 1
+        await asyncio.to_thread(broker.kill)
+    assert place.content() == direct(tmp_path / "direct.sqlite", made)
+
+
 async def test_what_cannot_be_taken_in_becomes_a_dead_letter(place: Place) -> None:
     topics = place.settings.topics
     too_light = decision("s-light", weight16=1)
@@ -280,6 +303,11 @@ async def test_the_judge_is_known_by_the_name_it_gives_itself(model: str) -> Non
     judge = open_judge(settings)
     assert judge_name(JudgeSettings(model=model)) == judge.name
     await judge.aclose()
+
+
+def _lag(place: Place, meters: Meters) -> float:
+    topics = place.settings.topics
+    return max(counted(meters, "lag_seconds", topic=topic) for topic in (topics.decisions, topics.judgements))
 
 
 def _rows(file: Path) -> int:

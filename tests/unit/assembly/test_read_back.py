@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from monitor.assembly import Late, Output, SafePosition, SessionAssembler
 from monitor.events import Event
@@ -317,6 +318,26 @@ def test_a5_an_addendum_of_a_segment_that_is_not_needed_is_passed_over() -> None
     assert isinstance(late, Late)
     again.assembler.restore(late.addendum, 1)
     assert again(turn("c1", START + 63, "c")) == []
+
+
+@pytest.mark.xfail(strict=True, reason="events that wait for a turn share the clock of the first of them")
+def test_a5_a_commit_between_two_events_that_wait_for_a_turn_changes_nothing() -> None:
+    # The evidence is given up when the turn comes, and takes the feedback with it. A replay from b1 has not seen
+    # the evidence, so that the feedback still waits, and is joined.
+    events: list[Event] = [
+        evidence("v", START, "turn-nobody"),
+        turn("b1", START + 10, "b"),
+        feedback("f", START + 20),
+        turn("e1", START + 70),
+        turn("b2", START + 80, "b"),
+        tick(START + 3_000),
+    ]
+    log = [LogRecord(event, round(event.ts * 1000)) for event in events]
+    whole, cut = run_whole(log), Broker(log)
+    cut.run(5, commit_at=4)
+    assert cut.commit.offset == 1
+    cut.run(len(log))
+    assert cut.topic == whole.topic
 
 
 def test_a5_restored_spans_do_not_reach_into_other_sessions() -> None:

@@ -1,0 +1,75 @@
+"""The whole pipeline as a user runs it, on a real broker: `backslide run all`, traffic, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+import urllib.request
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+
+from consumers.embedded import free_port
+from consumers.kafka import event_key, producer
+from monitor.store import Store
+from monitor.traffic import TrafficGenerator
+from tests.consumers.assemble_place import AssemblePlace, Worker
+from tests.services.kafka import KafkaBroker
+
+ASSISTANTS = {name: ["2026.10", "2026.11"] for name in ("concierge", "helpdesk")}
+
+
+class Pipeline(AssemblePlace):
+    """Settings, topics and processes of one run."""
+
+    def __init__(self, broker: KafkaBroker, prefix: str, folder: Path, **assembly: Any) -> None:
+        super().__init__(broker, prefix, folder, **assembly)
+        self.metrics_port = free_port()
+        self.values |= {
+            "sampling": {"salt": "a salt", "assistants": ASSISTANTS},
+            "store": {"url": f"sqlite:///{folder / 'store.sqlite'}"},
+            "web": {"port": 0, "metrics_host": "127.0.0.1", "metrics_port": self.metrics_port},
+            "log": {"level": "info", "format": "json"},
+        }
+
+    def store(self) -> Store:
+        return Store.open(self.settings.store.url)
+
+    def run_all(self) -> Worker:
+        return self.worker("all", "all")
+
+    async def send_traffic(self, traffic: TrafficGenerator) -> None:
+        """Send generated traffic at its own pace, with real event times."""
+        sender = producer(self.settings)
+        await sender.start()
+        base = time.time()
+        try:
+            for delivery in traffic.deliveries(base):
+                early = base + delivery.at - time.time()
+                if early > 0.01:
+                    await asyncio.sleep(early)
+                value = msgspec.json.encode(delivery.event)
+                await sender.send(self.settings.topics.events, value, key=event_key(*delivery.key))
+        finally:
+            await sender.stop()
+
+    def metrics(self) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as answer:
+            return str(answer.read().decode())
+
+
+def children(worker: Worker) -> dict[str, psutil.Process]:
+    """Give the processes under a supervisor by name."""
+    found = psutil.Process(worker.pid).children()
+    return {child.cmdline()[child.cmdline().index("run") + 1]: child for child in found}
+
+
+async def kill_each(worker: Worker, names: Iterable[str], every: float) -> None:
+    """SIGKILL each process once, one after the other."""
+    for name in names:
+        await asyncio.sleep(every)
+        children(worker)[name].send_signal(signal.SIGKILL)
