@@ -108,7 +108,7 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
         await self._producer.start()
         await self._admin.start()
         await self._consumer.start()
-        found = await self._producer.partitions_for(self._settings.topics.events)
+        found = await topics.partitions_of(self._consumer, self._settings.topics.events)
         self._partitions = len(found)
         if not found:
             raise TopicError(f"topic {self._settings.topics.events}: is missing; run `backslide topics create`")

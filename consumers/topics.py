@@ -125,13 +125,14 @@ async def misrouted_share(settings: Settings) -> dict[int, tuple[int, int]]:
     reader = consumer(settings, None)
     await reader.start()
     try:
-        count = len(await _partitions(reader, name))
+        count = len(await partitions_of(reader, name))
         return {number: await _sample(reader, TopicPartition(name, number), count) for number in range(count)}
     finally:
         await reader.stop()
 
 
-async def _partitions(reader: Any, name: str) -> set[int]:
+async def partitions_of(reader: Any, name: str) -> set[int]:
+    """Give a topic's partitions as the brokers have them now; none when it is missing (and it stays so)."""
     await reader._client.force_metadata_update()  # noqa: SLF001 - aiokafka has no public call that waits for it
     return set(reader.partitions_for_topic(name) or ())
 

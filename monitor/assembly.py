@@ -8,16 +8,16 @@ offset of the oldest open session (A4), and what is already out is restored befo
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict
 from itertools import count
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from monitor.closed_segment import ClosedSegment, EventIds, known_at, late_target
-from monitor.events import Event, SessionEnd, SessionEvent, Tick, Turn
+from monitor.events import Event, SessionEnd, SessionEvent, Tick, Turn, event_type
 from monitor.open_session import AssemblyPolicy, Key, OpenSession
 from monitor.session import Addendum, CloseReason, FinishedRecord, SessionRecord, decode_content
+from monitor.waiting import WaitingEvent, WaitingEvents
 
 SkewDirection: TypeAlias = Literal["future", "past"]
 
@@ -93,8 +93,9 @@ class SessionAssembler:
         self._partition = partition
         self._stream_time = stream_time
         self._next_offset = 0
-        # Ordered by first offset: a session is put in when its first event arrives.
-        self._open: OrderedDict[Key, OpenSession] = OrderedDict()
+        self._open: dict[Key, OpenSession] = {}
+        self._by_first: list[tuple[int, int, OpenSession]] = []
+        self._waiting = WaitingEvents()
         self._deadlines: list[tuple[int, int, OpenSession]] = []
         self._tie = count()
         self._closed: dict[Key, list[ClosedSegment]] = {}
@@ -113,15 +114,18 @@ class SessionAssembler:
 
     @property
     def open_sessions(self) -> int:
-        """How many sessions are open, those that still wait for a turn included."""
-        return len(self._open)
+        """How many sessions are open; events that wait for a turn count as one each."""
+        return len(self._open) + len(self._waiting)
 
     def safe_position(self) -> SafePosition:
         """Give the position to commit: replaying from here loses nothing (A4)."""
-        if not self._open:
-            return SafePosition(self._next_offset, self._stream_time, self._truncated_until)
-        oldest = next(iter(self._open.values()))
-        return SafePosition(oldest.first, oldest.stream_time_before, self._truncated_until)
+        position = SafePosition(self._next_offset, self._stream_time, self._truncated_until)
+        session, waiting = self._oldest(), self._waiting.oldest
+        if session is not None:
+            position = position._replace(offset=session.first, stream_time=session.stream_time_before)
+        if waiting is not None and waiting.offset < position.offset:
+            position = position._replace(offset=waiting.offset, stream_time=waiting.stream_time_before)
+        return position
 
     def read_back_bound(self, committed: SafePosition) -> int | None:
         """Give the lowest offset of the sessions topic that a replay from `committed` needs, if any (A4).
@@ -133,8 +137,8 @@ class SessionAssembler:
         return self._copies[0][0] if self._copies else None
 
     def knows(self, tenant: str, session_id: str) -> bool:
-        """Whether a session of this key is open."""
-        return (tenant, session_id) in self._open
+        """Whether a session of this key is open, or events wait for its first turn."""
+        return (tenant, session_id) in self._open or (tenant, session_id) in self._waiting
 
     # -- what the caller tells -----------------------------------------------------------------------------
 
@@ -206,6 +210,7 @@ class SessionAssembler:
         outputs: list[Output] = []
         time = self._event_time(event, position, outputs)
         now = self._advance(time)
+        self._give_up_waiting(now, offset, outputs)
         self._close_due(now, outputs)
         self._forget(now)
         if not isinstance(event, Tick):
@@ -239,6 +244,10 @@ class SessionAssembler:
 
     # -- closing -------------------------------------------------------------------------------------------
 
+    def _give_up_waiting(self, now: int, offset: int, outputs: list[Output]) -> None:
+        given_up = self._waiting.expire(now - self._policy.grace, offset - self._policy.max_pinned + 1)
+        outputs.extend(_orphan(waiting) for waiting in given_up)
+
     def _close_due(self, now: int, outputs: list[Output]) -> None:
         due: list[tuple[int, OpenSession]] = []
         while self._deadlines and self._deadlines[0][0] < now:
@@ -258,18 +267,18 @@ class SessionAssembler:
 
     def _unpin(self, offset: int, outputs: list[Output]) -> None:
         now = self._stream_time or 0
-        while self._open:
-            oldest = next(iter(self._open.values()))
-            if offset - oldest.first < self._policy.max_pinned:
-                return
+        while (oldest := self._oldest()) and offset - oldest.first >= self._policy.max_pinned:
             self._close(oldest, "pinned", now, outputs)
+
+    def _oldest(self) -> OpenSession | None:
+        """Give the open session with the lowest offset."""
+        while self._by_first and self._by_first[0][2].closed:
+            heapq.heappop(self._by_first)
+        return self._by_first[0][2] if self._by_first else None
 
     def _close(self, session: OpenSession, reason: CloseReason, now: int, outputs: list[Output]) -> None:
         session.closed = True
         del self._open[session.key]
-        if not session.turns:
-            outputs.extend(Orphan(held.raw, held.kind, held.offset) for held in session.others)
-            return
         if session.truncated:
             reason = "truncated"
         segment, record = session.finish(self._partition, reason, now)
@@ -320,11 +329,17 @@ class SessionAssembler:
         if target is not None:
             self._late(event, raw, offset, target, outputs)
             return
-        if session is None:
-            session = self._open_session(key, offset, before, known_at(closed, offset))
         now = self._stream_time or 0
+        if session is None:
+            arrived = WaitingEvent(key, event, raw, offset, time, now, before)
+            if isinstance(event, Turn):
+                self._open_session(arrived, known_at(closed, offset), outputs)
+            else:
+                self._waiting.add(arrived)
+            return
         session.add(event, raw, offset, time, now)
-        self._schedule(session, event)
+        if isinstance(event, SessionEnd):
+            self._schedule(session)
 
     def _must_split(
         self, session: OpenSession, event: SessionEvent, raw: bytes, time: int, outputs: list[Output]
@@ -352,19 +367,33 @@ class SessionAssembler:
         )
         target.late[event.event_id] = offset
 
-    def _open_session(self, key: Key, offset: int, before: int | None, known: list[ClosedSegment]) -> OpenSession:
+    def _open_session(self, turn: WaitingEvent, known: list[ClosedSegment], outputs: list[Output]) -> None:
+        """Open a session with its first turn, and take in what waited for it."""
         now = self._stream_time or 0
-        previous = max(known, key=lambda segment: segment.last).segment if known else None
-        truncated = self._truncated_until is not None and now <= self._truncated_until
+        events = [*self._waiting.take(turn.key), turn]
         session = OpenSession(
-            key, offset, opened_at=now, stream_time_before=before, previous=previous, truncated=truncated
+            turn.key,
+            events[0].offset,
+            opened_at=now,
+            stream_time_before=events[0].stream_time_before,
+            previous=max(known, key=lambda segment: segment.last).segment if known else None,
+            truncated=self._truncated_until is not None and now <= self._truncated_until,
         )
-        self._open[key] = session
-        return session
+        for item in events:
+            if item.event.event_id in session.event_ids:
+                outputs.append(Duplicate(item.event.event_id))
+            elif item is not turn and session.size + len(item.raw) + len(turn.raw) > 2 * self._policy.max_bytes:
+                outputs.append(_orphan(item))
+            else:
+                session.add(item.event, item.raw, item.offset, item.time, item.arrived)
+        self._open[turn.key] = session
+        heapq.heappush(self._by_first, (session.first, next(self._tie), session))
+        self._schedule(session)
 
-    def _schedule(self, session: OpenSession, event: SessionEvent) -> None:
-        # A clock that moved on is noticed when its old entry comes up; only an earlier deadline needs a new one:
-        # an explicit end, or the first turn when the gap is shorter than the grace.
-        first_turn = isinstance(event, Turn) and len(session.turns) == 1
-        if first_turn or len(session.event_ids) == 1 or isinstance(event, SessionEnd):
-            heapq.heappush(self._deadlines, (session.deadline(self._policy), next(self._tie), session))
+    def _schedule(self, session: OpenSession) -> None:
+        # A clock that moved on is noticed when its old entry comes up; only an earlier deadline needs a new one.
+        heapq.heappush(self._deadlines, (session.deadline(self._policy), next(self._tie), session))
+
+
+def _orphan(waiting: WaitingEvent) -> Orphan:
+    return Orphan(waiting.raw, event_type(waiting.event), waiting.offset)

@@ -69,4 +69,4 @@ def late_target(
         if session is not None and turn_id in session.turn_ids:
             return None
         return next((segment for segment in reversed(known) if turn_id in segment.turn_ids), None)
-    return None if session is not None and session.turns else known[-1]
+    return None if session is not None else known[-1]

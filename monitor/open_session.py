@@ -50,7 +50,7 @@ class HeldEvent(NamedTuple):
 
 
 class OpenSession:
-    """The events of a session that is still open. Until its first turn it only holds what waits for one."""
+    """The events of a session that is still open."""
 
     __slots__ = (
         "closed",
@@ -116,8 +116,6 @@ class OpenSession:
 
     def deadline(self, policy: AssemblyPolicy) -> int:
         """Give the stream time behind which the session is over."""
-        if not self.turns:
-            return self.opened_at + policy.grace
         deadline = min(self.last_arrival + policy.gap, self.opened_at + policy.max_age)
         return deadline if self.end_at is None else min(deadline, self.end_at + policy.grace)
 
@@ -134,7 +132,7 @@ class OpenSession:
         """Say why the session has to close before this event, or None when it may take it in (A2)."""
         if self.newest is not None and time - self.newest > policy.gap:
             return "inactivity"
-        factor = 1 if self.turns and isinstance(event, Turn) and event.role == "user" else 2
+        factor = 1 if isinstance(event, Turn) and event.role == "user" else 2
         if isinstance(event, Turn) and len(self.turns) >= factor * policy.max_turns:
             return "max_turns"
         return "max_bytes" if self.size + size > factor * policy.max_bytes else None

@@ -201,9 +201,9 @@ class Replay:
             case Verdict():
                 stratum.verdicts += 1
             case Skipped(reason=reason):
-                stratum.skipped[reason] += 1
+                stratum.skipped[reason] = stratum.skipped.get(reason, 0) + 1
             case unscored:
-                stratum.unscored[unscored.reason] += 1
+                stratum.unscored[unscored.reason] = stratum.unscored.get(unscored.reason, 0) + 1
 
     def _count_census(self, decision: Decision, judgements: list[Judgement]) -> None:
         if self._census is not None:

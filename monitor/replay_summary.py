@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -26,8 +26,8 @@ class StratumSummary(msgspec.Struct, kw_only=True):
     finished: int = 0
     selected: int = 0
     verdicts: int = 0
-    skipped: Counter[str] = msgspec.field(default_factory=Counter)
-    unscored: Counter[str] = msgspec.field(default_factory=Counter)
+    skipped: dict[str, int] = {}
+    unscored: dict[str, int] = {}
 
 
 class Rate(msgspec.Struct, kw_only=True, frozen=True):

@@ -170,9 +170,12 @@ async def test_a_judge_that_refuses_its_key_pauses_the_partitions(kafka: KafkaBr
         await place.write(job(f"s{number}") for number in range(20))
         await until(lambda: not running.health.is_ready[0])
         assert "authentication" in running.health.is_ready[1]
+        consumer = running.worker._consumer
+        await until(lambda: consumer.paused() == consumer.assignment())
         await asyncio.sleep(2.5)
         assert await place.committed() == 1
         assert await place.judged() == {"before": 1}
+        assert consumer.paused() == consumer.assignment()
         # A first round of 4, then one probe after each pause of 0.4 and 0.8 s.
         assert len(model.started) <= 1 + 4 + 6
         assert not running.health.is_ready[0]

@@ -20,10 +20,10 @@ from monitor.replay_summary import ReplaySummary
 from monitor.rubrics import RUBRICS
 from monitor.sampling.policy import default_policy
 from monitor.store import RubricCounts, Store
-from monitor.traffic import TrafficGenerator, TrafficPlan, true_rate
+from monitor.traffic import SessionLabel, TrafficGenerator, TrafficPlan, true_rate
 
 SEEDS = range(20)
-SESSIONS = 600  # a seed, both versions together: all twenty of 2,000 take minutes
+SESSIONS = 600  # a seed, both versions together: twenty times 2,000 take three minutes
 ASSISTANT = "assistant"
 
 
@@ -67,15 +67,16 @@ async def _compare(seed: int, folder: Path) -> tuple[ReplaySummary, list[Compari
         )
     finally:
         store.close()
-    return summary, [_comparison(summary, traffic, version) for version in versions]
+    labels = list(traffic.labels())
+    return summary, [_comparison(summary, labels, version) for version in versions]
 
 
-def _comparison(summary: ReplaySummary, traffic: TrafficGenerator, version: str) -> Comparison:
+def _comparison(summary: ReplaySummary, labels: list[SessionLabel], version: str) -> Comparison:
     rate = next(row for row in summary.rates if (row.assistant_version, row.measure) == (version, "reverted"))
     census = next(
         row for row in summary.census or () if (row.assistant_version, row.measure) == (version, "reverted")
     )
-    true = true_rate(traffic.labels(), version)
+    true = true_rate(labels, version)
     assert rate.raw is not None
     assert census.rate is not None
     assert true is not None

@@ -114,10 +114,12 @@ def test_a3_an_orphan_is_given_up_after_the_grace_not_before() -> None:
     assert session.turns[0].evidence is not None
 
 
-def test_a3_more_waiting_events_do_not_prolong_the_wait() -> None:
+def test_a3_each_waiting_event_has_a_clock_of_its_own() -> None:
     feed = Feed()
     feed(evidence("v", START, "t"), evidence("w", START + 59, "t"))
-    assert orphans(feed(tick(START + 61))) == [("evidence", 0), ("evidence", 1)]
+    assert orphans(feed(tick(START + 61))) == [("evidence", 0)]
+    assert orphans(feed(tick(START + 119))) == []
+    assert orphans(feed(tick(START + 120))) == [("evidence", 1)]
 
 
 def test_a3_an_orphan_keeps_its_bytes() -> None:

@@ -103,13 +103,13 @@ def test_a2_one_event_over_every_cap_is_a_session_of_its_own() -> None:
     assert closings(feed(turn("e2", START, role="assistant"))) == [(["e1"], "max_bytes")]
 
 
-def test_a2_what_waits_for_a_turn_is_bounded_in_bytes_too() -> None:
+def test_a2_a_session_takes_in_no_more_of_what_waited_than_fits() -> None:
     feed = Feed()
-    feed(*(evidence(f"v{number}", START, "t", text="x" * 2_000) for number in range(4)))
-    assert feed.assembler.open_sessions == 1
-    outputs = feed(evidence("v4", START, "t", text="x" * 2_000))
-    assert orphans(outputs) == [("evidence", number) for number in range(4)]
-    assert closings(outputs) == []
+    feed(*(evidence(f"v{number}", START, "t", text="x" * 2_000) for number in range(6)))
+    outputs = feed(turn("t", START))
+    assert orphans(outputs) == [("evidence", 4), ("evidence", 5)]
+    (session,) = sessions(feed(tick(START + 1_000)))
+    assert session.event_ids == ("t", "v0", "v1", "v2", "v3")
 
 
 def test_a2_offsets_pinned() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,9 +45,9 @@ def logs(draw: st.DrawFn, max_size: int = 60) -> list[LogRecord]:
 
 
 @st.composite
-def events(draw: st.DrawFn, number: int, time: int) -> Event:
+def events(draw: st.DrawFn, number: int, time: int) -> Event:  # noqa: PLR0911 - one a type
     tenant, session_id = draw(SESSIONS)
-    head = {"event_id": f"e{number}", "session_id": session_id, "tenant": tenant, "ts": time / 1000}
+    head: Any = {"event_id": f"e{number}", "session_id": session_id, "tenant": tenant, "ts": time / 1000}
     turn_id = f"t{draw(st.integers(max(0, number - 6), number))}"
     kind = draw(st.integers(0, 13))
     if kind == 0:

@@ -159,6 +159,22 @@ def test_a_full_partition_waits_until_half_of_its_room_is_free() -> None:
     assert queue.wanted([tp]) == {tp: 4}
 
 
+def test_all_partitions_of_a_kind_share_one_bound_on_what_is_queued() -> None:
+    """A job carries its transcript, so memory must not grow with the number of partitions."""
+    queue = JobQueue(4, URGENT)
+    routine = [TopicPartition(ROUTINE, number) for number in range(3)]
+    for at in range(8):
+        claim = queue.claim(routine[at % 2], at // 2, at)
+        queue.add(job(f"r{at}"), Record(ROUTINE, at % 2, at // 2), claim)
+    urgent = TopicPartition(URGENT, 0)
+    assert queue.wanted([*routine, urgent]) == {urgent: 8}
+    work = [started(queue) for _ in range(4)]
+    assert queue.wanted(routine) == dict.fromkeys(routine, 4)
+    for item in work:
+        queue.finish(item, answered=True)
+    assert queue.wanted(routine) == dict.fromkeys(routine, 4)  # four are queued still
+
+
 def test_a_slow_job_at_the_head_leaves_the_rest_of_the_room_in_use() -> None:
     queue, tp = JobQueue(4, URGENT), TopicPartition(ROUTINE, 0)
     for offset in range(8):
