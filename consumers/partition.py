@@ -60,6 +60,7 @@ class PartitionState:
         self._warned_of_routing = False
         self._committed: OffsetAndMetadata | None = None
         self._behind_gap = truncated
+        self._ticking = False
         self.outbox = Outbox(producer, fail)
         self.last_timestamp: int | None = None
         self.active_at = now
@@ -77,7 +78,14 @@ class PartitionState:
         self.active_at = now
 
     def tick(self, unix_time: float, now: float) -> None:
-        """Append a tick, so that time goes on in a partition where nothing is said (A1)."""
+        """Append a tick, so that time goes on in a partition where nothing is said (A1).
+
+        Only when the one before came back: in an outage of the broker they would pile up, and then let its whole
+        length pass before the producers, who were cut off as well, have said what they held back.
+        """
+        if self._ticking:
+            return
+        self._ticking = True
         value = encode(Tick(ts=unix_time))
         self.outbox.put(Outgoing(topic=self._settings.topics.events, value=value, partition=self._partition))
         self.active_at = now
@@ -112,6 +120,8 @@ class PartitionState:
             self._put_aside(record, error)
             return
         self._valid.append(True)
+        if isinstance(event, Tick):
+            self._ticking = False
         kind = event_type(event)
         self._meters.counter("events", event_type=kind).inc()
         if self._reroute(event, raw, record):

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import CommitFailedError, IllegalStateError
 
 from consumers import dead_letters
 from consumers.daemon_thread import in_thread
 from consumers.health import Health
 from consumers.kafka import consumer, producer
 from consumers.lag import Lag
+from consumers.membership import LeftBehind, Membership
 from monitor.config import Settings
 from monitor.decision import decode_decision
-from monitor.errors import BackslideError, StoreError
+from monitor.errors import StoreError
 from monitor.judgement import decode_judgement
 from monitor.judging.open import judge_name
 from monitor.metrics import Meters
@@ -44,8 +44,6 @@ METERS: Final[tuple[str, ...]] = (
     "commits_failed",
 )
 STAGE: Final = "record"
-POLL_MS: Final = 500
-TICK_S: Final = 0.5
 # Longer than any healthy transaction; from then on readiness says what is being waited for.
 SLOW_S: Final = 5.0
 RETRY_S: Final = (0.5, 10.0)
@@ -63,10 +61,6 @@ _KINDS: Final = {
     "judgement": "judgements",
     "duplicate": "duplicates",
 }
-
-
-class _Left(BackslideError):
-    """The stop came before the work in hand was done; its offsets stay uncommitted."""
 
 
 class Recorder:
@@ -100,29 +94,28 @@ class Recorder:
         self._health = health
         self._clock = clock
         self._lag = Lag(self._decoders)
-        self._stash: list[Any] = []
         self._joined = False
         self._opened = False
         self._trouble = ""
-        self._leave_by: float | None = None
         self._log = structlog.get_logger().bind(process=STAGE)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Record until `stop` is set, then finish and commit the batch in hand within `DRAIN_S`."""
         self._zeros()
-        self._stopping = asyncio.ensure_future(stop.wait())
+        stopping = asyncio.ensure_future(stop.wait())
+        self._member = Membership(self._reader, stopping, batch=self._batch, drain_s=DRAIN_S, tick=self._observe)
         store: Store | None = None
         try:
             store = await self._insist(self._open_store)
             self._opened = True
-            while not self._stopping.done():
-                if records := await self._poll():
+            while not stopping.done():
+                if records := await self._member.poll():
                     await self._take(store, records)
                 self._observe()
-        except _Left:
+        except LeftBehind:
             self._log.warning("left_work_behind", reason=self._trouble or "stopped")
         finally:
-            self._stopping.cancel()
+            stopping.cancel()
             if store is not None:
                 store.close()
 
@@ -139,26 +132,6 @@ class Recorder:
         self._meters.gauge("store_up").set(0)
         self._observe()
 
-    async def _poll(self) -> list[Any]:
-        if not self._stash:
-            self._reader.resume(*self._reader.paused())
-            await self._fetch(POLL_MS)
-        batch, self._stash = self._stash[: self._batch], self._stash[self._batch :]
-        return batch
-
-    async def _fetch(self, timeout_ms: int) -> None:
-        """Stash what has come. `getmany` waits for the end of a rebalance whatever its timeout, a stop doesn't."""
-        poll = asyncio.ensure_future(self._reader.getmany(timeout_ms=timeout_ms, max_records=self._batch))
-        try:
-            while not poll.done() and not self._stopping.done():
-                await asyncio.wait({poll, self._stopping}, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
-                self._health.beat()
-            if poll.done():
-                for records in poll.result().values():
-                    self._stash += records
-        finally:
-            poll.cancel()
-
     async def _take(self, store: Store, records: Sequence[Any]) -> None:
         """Put aside what can't be taken in, store the rest, and only then commit all of it."""
         for record in reversed(records):
@@ -173,7 +146,10 @@ class Recorder:
         for rejected in report.rejected:
             record = next(record for record, decoded in batch if decoded is rejected.record)
             await self._set_aside(record, "rejected", rejected.error)
-        await self._commit({_place(record): record.offset + 1 for record in records})
+        if not await self._member.commit({_place(record): record.offset + 1 for record in records}):
+            self._meters.counter("commits_failed").inc()
+            self._log.info("commit_failed")
+        self._mended()
         for record in records:
             self._lag.reach(_place(record), record.offset + 1, record.timestamp)
 
@@ -196,7 +172,7 @@ class Recorder:
         wait, longest = RETRY_S
         while True:
             try:
-                result = await self._held(in_thread(work, name="store"), _THE_STORE)
+                result = await self._member.hold(in_thread(work, name="store"), _THE_STORE)
             except StoreError as error:
                 self._meters.gauge("store_up").set(0)
                 self._trouble = str(error)
@@ -205,79 +181,14 @@ class Recorder:
                 self._meters.gauge("store_up").set(1)
                 self._mended()
                 return result
-            await self._pause(wait)
+            await self._member.pause(wait)
             wait = min(wait * 2, longest)
-
-    async def _held(self, work: asyncio.Future[T], what: str) -> T:
-        """Wait for work in hand, and stay a member of the group however long it takes.
-
-        Raises `_Left` when the stop has come and the work isn't done by the deadline that starts then.
-        """
-        started = time.monotonic()
-        try:
-            while not work.done():
-                either: set[asyncio.Future[Any]] = {work, self._stopping}
-                await asyncio.wait(either, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
-                if self._stopping.done():
-                    await self._last_wait(work)
-                elif not work.done():
-                    self._note_slowness(what, time.monotonic() - started)
-                    await self._stay()
-            return work.result()
-        finally:
-            work.cancel()
-
-    async def _last_wait(self, work: asyncio.Future[Any]) -> None:
-        now = time.monotonic()
-        if self._leave_by is None:
-            self._leave_by = now + DRAIN_S
-        await asyncio.wait({work}, timeout=max(self._leave_by - now, 0))
-        if not work.done():
-            raise _Left("the work in hand was not done in time")
-
-    def _note_slowness(self, what: str, seconds: float) -> None:
-        if seconds >= SLOW_S:
-            self._trouble = f"waiting for {what} for {seconds:.0f} s"
-            if what == _THE_STORE:
-                self._meters.gauge("store_up").set(0)
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait before the next try, as a member of the group. Raises `_Left` when the stop comes."""
-        until = time.monotonic() + seconds
-        while (rest := until - time.monotonic()) > 0:
-            await asyncio.wait({self._stopping}, timeout=min(rest, TICK_S))
-            if self._stopping.done():
-                raise _Left("stopped while the store was down")
-            await self._stay()
-
-    async def _stay(self) -> None:
-        """Poll without taking anything, lest the group take the partitions away (max.poll.interval).
-
-        A rebalance in between hands partitions out that aren't paused; what then comes is stashed, never dropped.
-        """
-        self._reader.pause(*self._reader.assignment())
-        await self._fetch(0)
-        self._observe()
-
-    async def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        # A partition that was lost meanwhile is left out: it would fail the commit of all others.
-        owned = self._reader.assignment()
-        mine = {partition: offset for partition, offset in offsets.items() if partition in owned}
-        if not mine:
-            return
-        try:
-            await self._held(_task(self._reader.commit(mine)), "the broker, to commit")
-        except (CommitFailedError, IllegalStateError) as error:
-            # The group moved on. Whoever has the partition now gets the records again, for free.
-            self._meters.counter("commits_failed").inc()
-            self._log.info("commit_failed", error=type(error).__name__)
-        self._mended()
 
     async def _set_aside(self, record: Any, reason: str, error: str) -> None:
         sending = dead_letters.send(
             self._writer, self._dead_letters, record, stage=STAGE, reason=reason, error=error
         )
-        await self._held(_task(sending), "the broker, to put a dead letter aside")
+        await self._member.hold(asyncio.ensure_future(sending), "the broker, to put a dead letter aside")
         self._mended()
         self._meters.counter("dead_letters", stage=STAGE).inc()
         # The error's text stays in the letter: it may quote what users said.
@@ -289,9 +200,13 @@ class Recorder:
             self._log.info("mended", trouble=self._trouble)
             self._trouble = ""
 
-    def _observe(self) -> None:
+    def _observe(self, waiting_for: str = "", seconds: float = 0.0) -> None:
         """Keep liveness, readiness and lag up to date."""
         self._health.beat()
+        if seconds >= SLOW_S:
+            self._trouble = f"waiting for {waiting_for} for {seconds:.0f} s"
+            if waiting_for == _THE_STORE:
+                self._meters.gauge("store_up").set(0)
         reason = self._trouble
         if not reason and not self._joined:
             reason = "joining the consumer group"
@@ -350,7 +265,7 @@ def rubric_counts(rubrics: Mapping[str, Rubric]) -> dict[str, RubricCounts]:
 
 async def _close(client: Any) -> None:
     """Close a Kafka client, in a bounded time: without its broker it may wait for ever."""
-    closing = _task(client.stop())
+    closing = asyncio.ensure_future(client.stop())
     await asyncio.wait({closing}, timeout=CLOSE_S)
     if not closing.done():
         closing.cancel()
@@ -359,10 +274,6 @@ async def _close(client: Any) -> None:
 
 def _place(record: Any) -> TopicPartition:
     return TopicPartition(record.topic, record.partition)
-
-
-def _task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    return asyncio.get_running_loop().create_task(work)
 
 
 __all__ = ["METERS", "Recorder", "rubric_counts", "serve"]

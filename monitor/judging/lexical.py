@@ -18,7 +18,7 @@ from monitor.judging.model import Completion, JudgeRequest
 from monitor.rubrics.answers import plain
 from monitor.rubrics.change import Part, Text, read, rivals, swaps
 from monitor.rubrics.correction_window import CorrectionWindow, change
-from monitor.rubrics.values import Token, holds, names
+from monitor.values import Token, holds, names
 from monitor.session import SessionTurn
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from monitor.rubrics.values import Token, Value, group, holds, names, same, scan, value_of
+from monitor.values import Token, Value, group, holds, names, same, scan, value_of
 from monitor.signals import looks_like_correction
 
 

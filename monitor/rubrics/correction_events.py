@@ -16,7 +16,7 @@ import msgspec
 from monitor.events import Correction
 from monitor.rubrics.answers import contains
 from monitor.rubrics.change import SENTENCES, Part, Text, parts, read
-from monitor.rubrics.values import Token, holds
+from monitor.values import Token, holds
 from monitor.session import Session, SessionTurn
 from monitor.signals import correction_turns, looks_like_correction
 

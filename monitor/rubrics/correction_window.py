@@ -16,7 +16,7 @@ from monitor.judgement import Skipped
 from monitor.rubrics.answers import plain
 from monitor.rubrics.change import Part, read
 from monitor.rubrics.correction_events import CorrectionEvent, Reading, changed
-from monitor.rubrics.values import names
+from monitor.values import names
 from monitor.session import SessionTurn
 
 

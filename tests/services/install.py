@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.services import postgres
 from tests.services.chromium import browser
 from tests.services.kafka import default_cache, ensure_jars, jars_ready
 from tests.services.parts import find
@@ -36,6 +37,7 @@ def packages() -> list[Package]:
         Package("maven", "mvn, which fetches Kafka", maven),
         Package("prometheus", "promtool and Prometheus, for metrics and rules", prometheus),
         Package("chromium", "pictures and documents of pages", browser() is not None),
+        Package("postgresql", "a PostgreSQL server of the tests' own", postgres.available()),
         Package("fonts-dejavu-core", "text in those pictures", fonts),
     ]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.rubrics.values import Token, group, holds, names, same, scan
+from monitor.values import Token, group, holds, names, same, scan
 
 
 def one(text: str) -> Token:
