@@ -206,7 +206,7 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
 
     def _tick(self, state: PartitionState, now: float) -> None:
         if state.open_sessions and now - state.active_at >= self._settings.assembly.tick_interval_s:
-            state.tick(self._wall(), now)
+            state.tick(now)
         elif not state.open_sessions:
             state.active_at = now
 

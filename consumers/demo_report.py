@@ -20,8 +20,8 @@ from monitor.offline_judge import OfflineJudge
 from monitor.rubrics import RUBRICS
 from monitor.session import SessionRecord, content_hash, decode_content, decode_record, session_view
 from monitor.store import Store, TotalKey, Totals
+from monitor.summary import SUMS
 from monitor.traffic import SessionLabel, true_rate
-from monitor.web.summary import SUMS
 
 RUBRIC: Final = "correction"
 MEASURE: Final = "reverted"

@@ -57,7 +57,8 @@ def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
         "acks": "all",
         "enable_idempotence": settings.kafka.idempotent,
         "max_request_size": settings.topics.max_message_bytes,
-        "max_batch_size": 262_144,
+        # The broker measures whole batches: a larger one would be refused with all records in it.
+        "max_batch_size": min(262_144, settings.topics.max_message_bytes),
         "linger_ms": 2,
         # An idempotent producer goes on trying for ever: the commit waits for the outbox, so nothing is lost.
         "request_timeout_ms": 30_000,

@@ -77,16 +77,20 @@ class PartitionState:
         self.last_timestamp = records[-1].timestamp
         self.active_at = now
 
-    def tick(self, unix_time: float, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Append a tick, so that time goes on in a partition where nothing is said (A1).
 
-        Only when the one before came back: in an outage of the broker they would pile up, and then let its whole
-        length pass before the producers, who were cut off as well, have said what they held back.
+        It goes on from where the log's own time stands, by as long as the silence lasted. With the wall clock
+        instead, a producer that is a minute behind would see its sessions closed at each pause. One tick is under
+        way at a time and carries two intervals at most: in an outage of the broker, and while this process is
+        stopped, the producers may be cut off as well, and that is no silence of theirs.
         """
-        if self._ticking:
+        stream_time = self._assembler.stream_time
+        if self._ticking or stream_time is None:
             return
         self._ticking = True
-        value = encode(Tick(ts=unix_time))
+        silence = min(now - self.active_at, 2 * self._settings.assembly.tick_interval_s)
+        value = encode(Tick(ts=stream_time / 1000 + silence))
         self.outbox.put(Outgoing(topic=self._settings.topics.events, value=value, partition=self._partition))
         self.active_at = now
 
@@ -150,7 +154,10 @@ class PartitionState:
         key, value, headers = dead_letters.letter(record, stage=STAGE, reason=reason, error=error)
         topic = self._settings.topics.dead_letters
         self._meters.counter("dead_letters", stage=STAGE).inc()
-        self.outbox.put(Outgoing(topic=topic, value=value, key=key, headers=headers))
+        letter = Outgoing(topic=topic, value=value, key=key, headers=headers)
+        # With its headers it may be more than the smallest max_message_bytes.
+        letter.stub = lambda: Outgoing(topic=topic, value=value[: len(value) // 2], key=key, headers=headers)
+        self.outbox.put(letter)
 
     def _reroute(self, event: Event, raw: bytes, record: Any) -> bool:
         """Send an event of another partition's session on to its partition (A8)."""

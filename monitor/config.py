@@ -21,7 +21,7 @@ from pydantic_settings import (
 )
 
 from monitor.errors import ConfigError
-from monitor.open_session import AssemblyPolicy
+from monitor.assembly.open_session import AssemblyPolicy
 
 ENV_PREFIX: Final = "BACKSLIDE_"
 _SECRET: Final = re.compile("password|key|salt|secret|token|url", re.IGNORECASE)

@@ -8,158 +8,221 @@ Pure, cheap, English; `monitor.signals` counts it as a correction.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
-from monitor.values import STOP_WORDS, Token, class_of, same, scan
+from monitor.slots import CLASS_WORDS, Filler, fillers
 
 
-class Filler(msgspec.Struct, kw_only=True, frozen=True):
-    """A value in its slot: what it says and what it is said of, e.g. `count:people` for the 4 of "4 guests"."""
+class Line(msgspec.Struct, kw_only=True, frozen=True):
+    """One turn said before: its text, and whether the user said it."""
 
-    slot: str
-    tokens: tuple[Token, ...]
-
-    def agrees(self, other: Filler) -> bool:
-        """Say whether both may name one thing: "Hyatt" and "Hyatt Hotel" do."""
-        return any(same(one, two) for one in self.tokens for two in other.tokens if one.content and two.content)
+    text: str
+    by_user: bool
 
 
-def fillers(text: str) -> tuple[Filler, ...]:
-    """Give the values of a text, each in its slot, in order."""
-    return tuple(_fillers(text, scan(text)))
+def asks_for(reply: str) -> frozenset[str]:
+    """Give the kinds of value that an assistant's turn asks for: `time`, `count`, ...; `any` if it doesn't say."""
+    found: set[str] = set()
+    for sentence in _sentences(reply[-_LONGEST:]):
+        if _REQUESTS.search(sentence):
+            found.update({kind for kind, pattern in _KINDS.items() if pattern.search(sentence)} or {"any"})
+    return frozenset(found)
 
 
-def contrasts(text: str, reply: str, earlier: Sequence[str] = ()) -> bool:
-    """Say whether a user's turn puts another value where the reply, or what came before it, has one.
+def contrasts(text: str, reply: str, earlier: Sequence[Line] = ()) -> bool:
+    """Say whether a user's turn puts another value where the reply, or what was said before it, has one.
 
-    `reply` is the assistant's last turn; `earlier` what both sides stated before it, the newest first.
+    `reply` is the assistant's last turn, `earlier` what came before it, the newest first.
     """
-    text = text[:_LONGEST]
-    if not _VALUE.search(text) or _ACCEPTS.search(text) or _ADDS.search(text) or _OPENS.search(reply):
+    if len(text) > _LONGEST or not _VALUE.search(text) or not _speaks_to_it(text, reply):
         return False
-    wished = [item for sentence in _sentences(text) if not _ASKS.search(sentence) for item in fillers(sentence)]
-    if not wished:
-        return False
-    reply = reply[-_LONGEST:]
-    asked = _asked(reply)
-    free = [item for item in wished if not _is_asked(item, asked)]
+    wished = [item for sentence in _sentences(text) if _wishes(sentence) for item in fillers(sentence)]
+    asked = asks_for(reply) if wished else frozenset()
+    free = [item for item in wished if not _answers(item, asked)]
     if not free:
         return False
-    put = [item for sentence in _sentences(reply) for item in _put_forward(sentence)]
-    said = fillers(reply)
-    if any(_rivals(item, put, said) for item in free):
+    reply = reply[-_LONGEST:]
+    put, said = _settled(reply, facts=bool(_STATES.search(text))), fillers(reply)
+    if any(_replaces(item, put, said) for item in free):
         return True
-    return bool(earlier) and _amends_earlier(free, said, earlier, short=len(text) <= _SHORT)
+    return _amends(free, said, earlier, short=len(text) <= _SHORT)
 
 
-def _amends_earlier(free: Sequence[Filler], said: Sequence[Filler], earlier: Sequence[str], *, short: bool) -> bool:
-    """Compare with what was settled before the last reply: only slots that name what they are of."""
+def _speaks_to_it(text: str, reply: str) -> bool:
+    """Leave out what accepts, adds to what is settled, or starts on something else."""
+    if _ADDS.search(text) or _OPENS.search(reply):
+        return False
+    return not _ACCEPTS.search(text) or _LIMITS.search(text) is not None
+
+
+def _wishes(sentence: str) -> bool:
+    return not _INQUIRES.search(sentence) and not _THANKS.search(sentence)
+
+
+def _amends(free: Sequence[Filler], said: Sequence[Filler], earlier: Sequence[Line], *, short: bool) -> bool:
+    """Compare with what was settled before the last reply: the newest word on a slot is what counts.
+
+    Times and dates of a longer turn may be of anything, so only a short turn or a slot that names what it is of.
+    """
     sure = [item for item in free if item.slot.startswith(_SURE) or (short and item.slot in _TYPED)]
-    for before in earlier:
+    for line in earlier:
         if not sure:
             return False
-        stated = [item for sentence in _sentences(before[:_LONGEST]) for item in _put_forward(sentence)]
-        if any(_rivals(item, stated, said) for item in sure):
+        stated = fillers(line.text[:_LONGEST]) if line.by_user else _settled(line.text[:_LONGEST])
+        if any(_replaces(item, stated, said) for item in sure):
             return True
-        # The newest word on a slot is what counts.
         slots = {item.slot for item in stated}
         sure = [item for item in sure if item.slot not in slots]
     return False
 
 
-def _rivals(item: Filler, put: Sequence[Filler], said: Sequence[Filler]) -> bool:
-    """Say whether something else was put forward for the slot of an item, and the item itself wasn't named."""
+def _replaces(item: Filler, put: Sequence[Filler], said: Sequence[Filler]) -> bool:
+    """Say whether something else was put forward in the slot of an item, and the item itself wasn't said."""
     if any(item.agrees(other) for other in said):
         return False
-    rivals = [other for other in put if _fits(item.slot, other.slot)]
+    rivals = [other for other in put if item.fits(other)]
     # Three and more are a list to choose from.
     return 0 < len(rivals) < _LIST and not any(item.agrees(other) for other in rivals)
 
 
-def _fits(one: str, other: str) -> bool:
-    return one == other or (one == "number" and other.startswith("count:"))
+def _settled(text: str, *, facts: bool = False) -> list[Filler]:
+    """Give what an assistant's turn puts forward: no choices, nothing that it declines, facts only if wanted."""
+    return [
+        item
+        for sentence in _sentences(text)
+        if (facts or _SETTLES.search(sentence)) and not _DECLINES.search(sentence) and not _CHOICE.search(sentence)
+        for item in fillers(sentence)
+    ]
 
 
-def _put_forward(sentence: str) -> tuple[Filler, ...]:
-    """Give the values that a sentence puts forward as settled: no facts, no choices, nothing that it declines."""
-    if not _SETTLES.search(sentence) or _DECLINES.search(sentence) or _CHOICE.search(sentence):
-        return ()
-    return fillers(sentence)
+def _answers(item: Filler, asked: frozenset[str]) -> bool:
+    return "any" in asked or any(item.slot.startswith(_ANSWERS[kind]) for kind in asked)
 
 
-def _asked(reply: str) -> set[str]:
-    """Give the kinds of value that a reply asks for; `any` when it can't be told which."""
-    found: set[str] = set()
-    for sentence in _sentences(reply):
-        if _REQUESTS.search(sentence):
-            kinds = {kind for kind, pattern in _KINDS.items() if pattern.search(sentence)}
-            found |= kinds or {"any"}
-    return found
-
-
-def _is_asked(item: Filler, asked: set[str]) -> bool:
-    if "any" in asked:
-        return True
-    return any(item.slot.startswith(prefix) for kind in asked for prefix in _ANSWERS[kind])
-
-
-def _fillers(text: str, tokens: Sequence[Token]) -> Iterator[Filler]:
-    skip = 0
-    for at, token in enumerate(tokens):
-        if at < skip:
-            continue
-        if token.kind in {"time", "date"}:
-            yield Filler(slot=token.kind, tokens=(token,))
-        elif token.kind == "number":
-            yield Filler(slot=_number_slot(text, tokens, at), tokens=(token,))
-        elif (kind := class_of(token)) is not None:
-            yield Filler(slot=kind, tokens=(token,))
-        elif token.strong:
-            run = _proper_run(text, tokens, at)
-            skip = at + len(run)
-            slot = _name_slot(tokens, at, run)
-            if slot is not None:
-                yield Filler(slot=slot, tokens=tuple(run))
-
-
-def _number_slot(text: str, tokens: Sequence[Token], at: int) -> str:
-    token = tokens[at]
-    following = [other.key for other in tokens[at + 1 : at + 3] if other.kind == "word"]
-    if text[max(0, token.start - 1) : token.start] in _SIGNS or (following and following[0] in _MONEY):
-        return "money"
-    for key in following:
-        if key in STOP_WORDS:
-            break
-        if key in _PEOPLE:
-            return "count:people"
-    near = tokens[at + 1] if at + 1 < len(tokens) else None
-    if near is not None and near.kind == "word" and near.content and text[token.end : near.start].isspace():
-        return f"count:{near.key}"
-    return "id" if len(token.key) >= _ID else "number"
-
-
-def _proper_run(text: str, tokens: Sequence[Token], at: int) -> list[Token]:
-    run = [tokens[at]]
-    for token in tokens[at + 1 :]:
-        if not (token.strong and token.kind in {"word", "number"} and text[run[-1].end : token.start] in _GAPS):
-            break
-        run.append(token)
-    return run
-
-
-def _name_slot(tokens: Sequence[Token], at: int, run: Sequence[Token]) -> str | None:
-    if run[0].key in _TITLES:
-        return f"title:{run[0].key}" if len(run) > 1 else None
-    for token in reversed(tokens[max(0, at - 3) : at]):
-        if token.key in _PLACES:
-            return f"place:{token.key}"
-        if token.key not in _ARTICLES:
-            break
-    return "name"
-
-
-def _sentences(text: str) -> Iterable[str]:
+def _sentences(text: str) -> Iterator[str]:
     return (match[0] for match in _SENTENCE.finditer(text))
+
+
+# Corrections are short; and what is long costs time.
+_LONGEST: Final = 600
+_SHORT: Final = 40
+_LIST: Final = 3
+
+_TYPED: Final = frozenset({"time", "date", "money"})
+_SURE: Final = ("count:", "title:", "id:", "color", "size", "class")
+
+# A full stop ends a sentence unless it stands in "5.30", "p.m." or "Dr.".
+_SENTENCE: Final = re.compile(
+    r"(?:[^.!?\n]|(?<=\bdr)\.|(?<=\bmr)\.|(?<=\bms)\.|(?<=\bmrs)\.|(?<=\bst)\.|(?<=\b[ap])\.|(?<=\b[ap]\.m)\."
+    r"|\.(?=\S))+[.!?\n]*",
+    re.IGNORECASE,
+)
+# A cheap look before anything is scanned: a digit, a capital in a sentence, or a word that may be a value.
+_VALUE: Final = re.compile(
+    r"\d|[^.!?\s] [A-Z]\w|(?i:\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty|dozen"
+    r"|\w+day|noon|midnight|today|tonight|tomorrow|january|february|march|april|may|june|july|august|september|october"
+    r"|november|december|dr|doctor|mr|mrs|ms)\b)"
+    rf"|(?i:\b(?:{'|'.join(CLASS_WORDS)})\b)"
+)
+
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
+
+
+# Yes-words take the reply as it is, unless a limit follows.
+_ACCEPTS: Final = re.compile(
+    r"^\W*(?:(?:oh|ah|ok(?:ay)?|well|um+|uh+)\b\W*)?(?:yes|yeah|yep|yup|ye|sure|correct|perfect|sounds|exactly|definitely"
+    r"|absolutely|that (?:works|is (?:right|fine|good|great|correct|perfect))|that's (?:right|fine|good|great"
+    r"|correct|perfect)|great|good|please do|go ahead|right|fine|of course|agreed)\b",
+    re.IGNORECASE,
+)
+_LIMITS: Final = _any(r"\b(?:but|except|only|however|although|though|just)\b")
+_THANKS: Final = re.compile(r"^\W*(?:many )?(?:thanks|thank you|cheers|awesome|hello|hi|bye)\b", re.IGNORECASE)
+# More of something, or something else, replaces nothing.
+_ADDS: Final = _any(
+    r"\b(?:also|another|additional(?:ly)?|as well|too|plus|in addition|one more|extra|separate(?:ly)?|besides"
+    r"|by the way|as for|furthermore|afterwards?|after that|return|second)\b(?! many| much| late| early| small| big"
+    r"| large| few)",
+    r"\b(?:and|now|next|then),? (?:i|we)(?:'d| would)? (?:need|want|like)\b",
+    r"\b(?:more|other)\b",
+)
+_INQUIRES: Final = _any(
+    r"^\W*(?:(?:and|so|ok(?:ay)?|oh|great|thanks|but|well)\b\W*)*(?:do|does|did|is|are|was|were|what|what's|how|why"
+    r"|when|where|who|which|have|has|any|will|would (?:there|it|that)|should|am|tell me|show me|find me|search"
+    r"|(?:can|could|would|will) you (?:tell|show|find|search|check|look|recommend|suggest|explain|let|give)"
+    r"|(?:can|could|may) i (?:know|ask|see|check)|i(?:'d| would) like to know|i wonder|i was wondering"
+    r"|i(?:'m| am) (?:looking|searching))\b",
+    r"\b(?:find|looking for|search for|recommend|suggest)\b",
+    # What one has, feels or did isn't what the reply should have said.
+    r"\b(?:because|since|if|unless|in case|so that)\b",
+)
+_STATES: Final = re.compile(
+    r"^\W*(?:(?:but|sorry|oh|um+|hm+|er+|well)\b\W*)*(?:it's|its|it is|it was|it will|they're|they are)\b",
+    re.IGNORECASE,
+)
+
+_OPENS: Final = _any(
+    r"\b(?:anything|something|what) else\b",
+    r"\bhow (?:can|may|could) i (?:help|assist)\b",
+    r"\b(?:can|may|could) i (?:help|assist|be of)\b",
+    r"\bwhat (?:can|may|could) i\b",
+    r"\b(?:any|some) (?:other|more|further|additional)\b",
+)
+# What asks for a value: an open question or a request to state it.
+_REQUESTS: Final = _any(
+    r"(?:^\W*|[,;:] |\b(?:and|so|but|then|for|at|on|in|to|from|of|by|ok|okay|sure|great) )(?:what|which|when|where|who"
+    r"|whose|how (?:many|much|long|far|big|soon|about|would|do)|why)\b[^?]*\?",
+    r"\b(?:please|kindly|could you|can you|would you|may i|could i|can i|i(?:'ll| will)? (?:also )?need(?: to know)?"
+    r"|i require|let me)\b[^.?!]{0,30}?\b(?:provide|tell me|give|share|enter|specify|choose|select|pick|have|get|state"
+    r"|know(?! if| when| should)|spell|your|for whom)\b",
+    r"\b(?:any|do you have an?|do you have any) (?:preference|preferred|particular|specific|special|request)",
+    r"\bdo you prefer\b|\bwould you prefer\b|\bare you (?:looking|thinking)\b",
+    r"\b(?:another|a different|an alternative|other) [\w ]{1,20}\?",
+    r"\b(?:change|modify|update|try)\b[^.?!]*\?\s*$(?<!correct\?)(?<!right\?)",
+)
+_KINDS: Final = {
+    "time": _any(r"\b(?:times?|when|hour)\b"),
+    "date": _any(r"\b(?:days?|dates?|when|month|check[- ]?in|check[- ]?out)\b"),
+    "count": _any(
+        r"\b(?:how many|number of|party|people|guests|quantity|passengers|tickets|seats|nights|how long)\b"
+    ),
+    "money": _any(r"\b(?:how much|budget|price|cost|amount|pay)\b"),
+    "name": _any(r"\b(?:who|whose|whom|names?|which|doctor|contact|title|song|movie|restaurant|hotel|theater)\b"),
+    "place": _any(
+        r"\b(?:where|city|cities|location|address|area|destination|departure|leaving|going|place|town|airport|street)\b"
+    ),
+    "color": _any(r"\bcolou?r\b"),
+    "size": _any(r"\bsize\b|\bhow big\b"),
+    "class": _any(r"\b(?:class|type|kind)\b"),
+    "id": _any(r"\b(?:numbers?|ids?|codes?|pin|account|zip)\b"),
+}
+_ANSWERS: Final = {
+    "time": ("time", "number"),
+    "date": ("date", "number"),
+    "count": ("count:", "number", "id"),
+    "money": ("money", "number", "count:", "id"),
+    "name": ("name", "title:", "place:"),
+    "place": ("place:", "name", "number", "count:", "id"),
+    "color": ("color",),
+    "size": ("size", "number"),
+    "class": ("class", "name"),
+    "id": ("id", "number", "count:"),
+}
+# How an assistant speaks of what it takes as settled, its user's order or its own plan; a fact of the world isn't.
+_SETTLES: Final = _any(
+    r"\b(?:you|your|you're|you've|you'd|i have|i've|i'll|i will|i am|i'm|we have|we've|we'll|let me|shall i|should i"
+    r"|confirm\w*|booked|booking|book|reserved|reservation|scheduled|set|ordered|order|added|noted|saved|sent|play\w*"
+    r"|understood|got it)\b",
+    r"^\W*(?:so|great|ok(?:ay)?|sure|perfect|al(?:l )?right|done|right|certainly|of course|absolutely|thanks"
+    r"|thank you|very well|good|no problem|wonderful|excellent|lovely)\b",
+    r"\bthen[.!?]*\s*$",
+)
+_DECLINES: Final = _any(
+    r"\b(?:not available|unavailable|not able|couldn't|could not|can't|cannot|unable|no (?:tables?|rooms?|seats?"
+    r"|availability|flights?|longer)|failed|unsuccessful|sold out|fully booked|not possible|doesn't have|don't have)\b"
+)
+_CHOICE: Final = _any(r"\b(?:or|either|options?|choose|choices|between|several|results?|found|available|offers?)\b")

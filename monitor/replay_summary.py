@@ -12,7 +12,7 @@ from monitor.decision import Labels
 from monitor.estimate import Interval, raw_rate
 from monitor.judgement import Judgement, Tally, Unscored
 from monitor.store import Sums, TotalKey, Totals
-from monitor.web.summary import choices, summaries
+from monitor.summary import choices, summaries
 
 
 class StratumSummary(msgspec.Struct, kw_only=True):

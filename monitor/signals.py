@@ -7,11 +7,13 @@ samples sessions without signals too, and the judge decides what a signal turn r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
+from monitor.contrast import Line, contrasts
 from monitor.session import Session, SessionTurn
 
 
@@ -73,23 +75,27 @@ def correction_turns(session: Session) -> tuple[int, ...]:
     named = {event.turn_id for event in session.corrections}
     return tuple(
         turn.index
-        for turn, before in _with_reply_before(session.turns)
-        if turn.turn_id in named or (turn.index > 0 and looks_like_correction(turn.text, before))
+        for turn, before, earlier in _with_what_was_said(session.turns)
+        if turn.turn_id in named or (turn.index > 0 and looks_like_correction(turn.text, before, earlier))
     )
 
 
-def looks_like_correction(text: str, reply_before: str | None) -> bool:
+def looks_like_correction(text: str, reply_before: str | None, earlier: Sequence[Line] = ()) -> bool:
     """Say whether a user's words correct something said before; `reply_before` is the assistant's last turn.
 
-    A bare "no" corrects only what the assistant put forward as a fact or a plan; after an offer of more help it
-    is an answer.
+    By wording, or by stating another value than was put forward in that turn or in `earlier` ones, the newest
+    first. A bare "no" corrects only what the assistant put forward as a fact or a plan; after an offer of more help
+    it is an answer.
     """
     text = _plain(text)
     if _AMENDS.search(text):
         return True
     if reply_before is None or _closes(reply_before):
         return False
-    return _denies(text) or bool(_REPLACES.search(text) and _PUTS_FORWARD.search(_plain(reply_before)))
+    reply = _plain(reply_before)
+    if _denies(text) or bool(_REPLACES.search(text) and _PUTS_FORWARD.search(reply)):
+        return True
+    return contrasts(text, reply, earlier)
 
 
 def is_pushback(text: str) -> bool:
@@ -102,12 +108,19 @@ def is_refusal(text: str) -> bool:
     return bool(_REFUSES.search(_plain(text)))
 
 
-def _with_reply_before(turns: Iterable[SessionTurn]) -> Iterable[tuple[SessionTurn, str | None]]:
+def _with_what_was_said(
+    turns: Iterable[SessionTurn],
+) -> Iterator[tuple[SessionTurn, str | None, Sequence[Line]]]:
+    """Give each user turn with the assistant's last turn and what came before that, the newest first."""
     reply: str | None = None
+    earlier: deque[Line] = deque(maxlen=_LOOK_BACK)
     for turn in turns:
         if turn.role == "user":
-            yield turn, reply
+            yield turn, reply, tuple(earlier)
+            earlier.appendleft(Line(text=turn.text, by_user=True))
         elif turn.role == "assistant":
+            if reply is not None:
+                earlier.appendleft(Line(text=reply, by_user=False))
             reply = turn.text
 
 
@@ -131,6 +144,8 @@ def _any(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
 
 
+# Turns before the last reply, of both sides, whose values a turn is compared with.
+_LOOK_BACK: Final = 5
 # Nobody corrects in the fourth page of a pasted document, and patterns must not take seconds on one.
 _LONGEST: Final = 4_000
 

@@ -24,9 +24,10 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from monitor import summary
 from monitor.errors import StoreError
 from monitor.store import Store
-from monitor.web import filters, summary, transcript
+from monitor.web import filters, transcript
 from monitor.web.headers import HEADERS, SecurityHeaders
 from monitor.web.text import attribute, session_ids, session_path, visible, visible_markup
 

@@ -147,6 +147,7 @@ class AssemblePlace:
         changed = {name.replace("_", "."): value for name, value in configs.items()}
         async with self.admin() as client:
             await client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, changed)])
+        await asyncio.sleep(0.5)  # the controller answers before the broker has heard of it
 
     async def commits(self) -> dict[int, tuple[int, CommitNote | None]]:
         """Give what the group has committed: partition -> offset and note."""

@@ -1,4 +1,4 @@
-"""`/metrics`, `/healthz`, `/readyz`: local liveness, reasons in words, no signal handlers, a clear refusal of a port."""
+"""`/metrics`, `/healthz`, `/readyz`: local liveness, reasons in words, signals left alone, taken ports refused."""
 
 from __future__ import annotations
 

@@ -25,12 +25,12 @@ NOWHERE = LogSpan(partition=0, first=0, last=0, closed_at=0)
 
 
 def told(decision: Decision) -> bytes:
-    """A decision without where in the log its session lay."""
+    """Encode a decision without where in the log its session lay."""
     return msgspec.json.encode(msgspec.structs.replace(decision, span=NOWHERE))
 
 
 def answered(judgement: Judgement) -> bytes:
-    """A judgement without when it was made, and how long that took."""
+    """Encode a judgement without when it was made, and how long that took."""
     attempts = [msgspec.structs.replace(attempt, duration_ms=0) for attempt in judgement.attempts]
     return msgspec.json.encode(msgspec.structs.replace(judgement, attempts=attempts, started_at=0, finished_at=0))
 
@@ -40,7 +40,8 @@ async def test_a_file_and_a_broker_give_the_same_sessions_decisions_and_verdicts
 ) -> None:
     file = shared_data / "star_base_traffic.jsonl"
     # The sessions are years old: their own gaps close them, and at the end a tick dated an hour ahead does.
-    times = {"gap_s": 900.0, "grace_s": 60.0, "tick_interval_s": 600.0, "allowed_skew_s": 7_200.0}
+    times = {"gap_s": 900.0, "grace_s": 60.0, "max_age_s": 14_400.0, "memory_s": 3_600.0}
+    times |= {"tick_interval_s": 600.0, "allowed_skew_s": 7_200.0}
     pipeline = Pipeline(kafka, topic_prefix, tmp_path, **times)
     observed: list[Any] = []
     summary = await run_replay(file, pipeline.settings, observe=observed.append)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from monitor.assembly import Finished, Late, Orphan, Output, Position, SafePosition, SessionAssembler
+from monitor.assembly.open_session import AssemblyPolicy
 from monitor.events import (
     Correction,
     Escalation,
@@ -16,7 +17,6 @@ from monitor.events import (
     Turn,
     encode,
 )
-from monitor.open_session import AssemblyPolicy
 from monitor.session import CloseReason, Session, session_view
 from tests.unit.assembly.log import POLICY
 

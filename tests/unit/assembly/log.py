@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from monitor.assembly import Duplicate, Finished, Late, Orphan, Output, Position, SessionAssembler
+from monitor.assembly.open_session import AssemblyPolicy, Key
 from monitor.events import Event, EventDecoder, encode
-from monitor.open_session import AssemblyPolicy, Key
 from monitor.session import FinishedRecord, SessionRecord
 
 POLICY = AssemblyPolicy(

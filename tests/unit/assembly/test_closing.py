@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.assembly import Finished
-from monitor.open_session import AssemblyPolicy
+from monitor.assembly.open_session import AssemblyPolicy
 from monitor.session import CloseReason
 from tests.unit.assembly.feed import (
     START,

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.assembly import Duplicate
+from monitor.assembly.open_session import AssemblyPolicy
 from monitor.events import Role, encode
-from monitor.open_session import AssemblyPolicy
 from tests.unit.assembly.feed import (
     START,
     Feed,

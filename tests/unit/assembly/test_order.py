@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from monitor.assembly.open_session import HeldTurn, final_order
 from monitor.events import SessionEvent, Turn
-from monitor.open_session import HeldTurn, final_order
 from monitor.session import decode_content
 from tests.unit.assembly.feed import START, Feed, evidence, feedback, sessions, tick, turn, turns
 from tests.unit.assembly.log import finished

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.assembly import Position, SessionAssembler, Skewed
+from monitor.assembly.open_session import AssemblyPolicy
 from monitor.events import encode
-from monitor.open_session import AssemblyPolicy
 from tests.unit.assembly.feed import START, Feed, closings, evidence, tick, turn
 from tests.unit.assembly.log import POLICY
 

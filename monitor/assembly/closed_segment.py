@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from monitor.assembly.open_session import OpenSession
 from monitor.events import SessionEvent, Turn
-from monitor.open_session import OpenSession
 
 
 class EventIds(msgspec.Struct):

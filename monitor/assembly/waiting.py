@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from monitor.assembly.open_session import Key
 from monitor.events import SessionEvent
-from monitor.open_session import Key
 
 
 class WaitingEvent(NamedTuple):

@@ -9,74 +9,24 @@ from __future__ import annotations
 
 import heapq
 from itertools import count
-from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from monitor.closed_segment import ClosedSegment, EventIds, known_at, late_target
+from monitor.assembly.closed_segment import ClosedSegment, EventIds, known_at, late_target
+from monitor.assembly.open_session import AssemblyPolicy, Key, OpenSession
+from monitor.assembly.outputs import (
+    Duplicate,
+    Finished,
+    Late,
+    Orphan,
+    Output,
+    Position,
+    SafePosition,
+    Skewed,
+)
+from monitor.assembly.waiting import WaitingEvent, WaitingEvents
 from monitor.events import Event, SessionEnd, SessionEvent, Tick, Turn, event_type
-from monitor.open_session import AssemblyPolicy, Key, OpenSession
 from monitor.session import Addendum, CloseReason, FinishedRecord, SessionRecord, decode_content
-from monitor.waiting import WaitingEvent, WaitingEvents
-
-SkewDirection: TypeAlias = Literal["future", "past"]
-
-
-class Position(NamedTuple):
-    """Where an event lies in its partition; `timestamp` is the broker's, in milliseconds (None in a file)."""
-
-    offset: int
-    timestamp: int | None = None
-
-
-class SafePosition(NamedTuple):
-    """What may be committed: the offset to replay from, and the stream time just before it (A4).
-
-    `truncated_until` is the stream time up to which new sessions may lack a start (A9); a restart needs it too.
-    """
-
-    offset: int
-    stream_time: int | None
-    truncated_until: int | None = None
-
-
-class Finished(NamedTuple):
-    """A session segment closed. `closed` is what the assembler keeps of it; see `acknowledge`."""
-
-    key: Key
-    record: SessionRecord
-    reason: CloseReason
-    turns: int
-    closed: ClosedSegment
-
-
-class Late(NamedTuple):
-    """An event for a segment that is already out."""
-
-    addendum: Addendum
-
-
-class Orphan(NamedTuple):
-    """An event other than a turn that belongs to no known session (A3)."""
-
-    raw: bytes
-    kind: str
-    offset: int
-
-
-class Duplicate(NamedTuple):
-    """An event whose event_id was taken in before; the first one wins."""
-
-    event_id: str
-
-
-class Skewed(NamedTuple):
-    """An event whose time lies too far from the broker's; it was taken in all the same."""
-
-    direction: SkewDirection
-
-
-Output: TypeAlias = Finished | Late | Orphan | Duplicate | Skewed
 
 
 class SessionAssembler:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from monitor.estimate import Z_95, Interval, StratumTotals, interval
 from monitor.store import Store
-from monitor.web.summary import VersionSummary, choices, scale, summaries
+from monitor.summary import VersionSummary, choices, scale, summaries
 from tests.unit.store.builders import decision, judgement, policy, unscored
 
 

@@ -1,0 +1,148 @@
+"""Slots: what a value in chat text is said of, so that two values can be told to stand for one thing.
+
+The 4 of "4 guests" fills `count:people`, the Hyatt of "at the Hyatt" `place:at`. Pure, cheap, English.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from monitor.values import STOP_WORDS, Token, same, scan
+
+
+class Filler(msgspec.Struct, kw_only=True, frozen=True):
+    """A value in its slot."""
+
+    slot: str
+    tokens: tuple[Token, ...]
+
+    def agrees(self, other: Filler) -> bool:
+        """Say whether both may name one thing: "Hyatt" and "Hyatt Hotel" do, "Hyatt Hotel" and "Ritz Hotel" don't."""
+        mine, others = self._own(), other._own()
+        return any(same(one, two) for one in mine for two in others)
+
+    def fits(self, other: Filler) -> bool:
+        """Say whether this may stand in the place of another: a bare number may be a count of anything."""
+        if self.slot == other.slot:
+            return self.slot != "date" or _one_form(self.tokens[0], other.tokens[0])
+        bare = self.slot in _BARE and other.slot.startswith(_BARE[self.slot])
+        return bare or (other.slot in _BARE and self.slot.startswith(_BARE[other.slot]))
+
+    def _own(self) -> tuple[Token, ...]:
+        own = tuple(token for token in self.tokens if token.key not in _HEADS and token.key not in STOP_WORDS)
+        return own or self.tokens
+
+
+def fillers(text: str) -> tuple[Filler, ...]:
+    """Give the values of a text, each in its slot, in order."""
+    return tuple(_fillers(text, scan(text)))
+
+
+def class_of(token: Token) -> str | None:
+    """Give the closed class of a word: a color, a size, a class of travel; None for any other."""
+    return CLASS_WORDS.get(token.key) if token.kind == "word" else None
+
+
+def _fillers(text: str, tokens: Sequence[Token]) -> Iterator[Filler]:
+    after = 0
+    for at, token in enumerate(tokens):
+        if at < after:
+            continue
+        if token.kind in {"time", "date"}:
+            yield Filler(slot=token.kind, tokens=(token,))
+        elif token.kind == "number":
+            yield Filler(slot=_number_slot(text, tokens, at), tokens=(token,))
+        elif token.key in _TITLES and at + 1 < len(tokens) and tokens[at + 1].content:
+            after = at + 2
+            yield Filler(slot=f"title:{_TITLES[token.key]}", tokens=(tokens[at + 1],))
+        elif (kind := class_of(token)) is not None and not token.strong:
+            yield Filler(slot=kind, tokens=(token,))
+        elif token.strong:
+            run = _proper_run(text, tokens, at)
+            after = at + len(run)
+            yield Filler(slot=_name_slot(tokens, at), tokens=tuple(run))
+
+
+def _number_slot(text: str, tokens: Sequence[Token], at: int) -> str:
+    token = tokens[at]
+    if text[max(0, token.start - 1) : token.start] in _SIGNS:
+        return "money"
+    following = _words_after(text, tokens, at)
+    if following and following[0] in _MONEY:
+        return "money"
+    people = next((key for key in following if key in _PEOPLE), None)
+    if people is not None:
+        return "count:people"
+    if following:
+        return f"count:{following[0]}"
+    if len(token.key) >= _ID:
+        named = next((other.key for other in reversed(tokens[max(0, at - 5) : at]) if other.key in _IDS), None)
+        return f"id:{named}" if named else "id"
+    return "number"
+
+
+def _words_after(text: str, tokens: Sequence[Token], at: int) -> list[str]:
+    """Give the one or two content words that directly follow a number: its unit, perhaps after an adjective."""
+    found: list[str] = []
+    end = tokens[at].end
+    for token in tokens[at + 1 : at + 3]:
+        if token.kind != "word" or not token.content or text[end : token.start] not in {" ", "-"}:
+            break
+        found.append(token.key)
+        end = token.end
+    return found
+
+
+def _proper_run(text: str, tokens: Sequence[Token], at: int) -> list[Token]:
+    run = [tokens[at]]
+    for token in tokens[at + 1 :]:
+        if not (token.strong and token.kind in {"word", "number"} and text[run[-1].end : token.start] in _GAPS):
+            break
+        run.append(token)
+    return run
+
+
+def _name_slot(tokens: Sequence[Token], at: int) -> str:
+    for token in reversed(tokens[max(0, at - 3) : at]):
+        if token.key in _PLACES:
+            return f"place:{token.key}"
+        if token.key not in _ARTICLES:
+            break
+    return "name"
+
+
+def _one_form(one: Token, other: Token) -> bool:
+    """Say whether two dates are told in one way: "Thursday" and "March 3rd" may be the same day."""
+    return one.key.isdigit() == other.key.isdigit()
+
+
+_ID: Final = 3
+_GAPS: Final = frozenset({" ", "-", " & ", "'", ". ", ", "})
+_SIGNS: Final = frozenset({"$", "\u20ac", "\u00a3"})
+_ARTICLES: Final = frozenset({"the", "a", "an", "my", "our", "your"})
+_PLACES: Final = frozenset({"to", "from", "in", "at", "with", "on", "for"})
+# A bare value may be any of these.
+_BARE: Final = {"number": ("count:",), "id": ("id:", "count:")}
+_TITLES: Final = {"dr": "dr", "doctor": "dr", "mr": "mr", "mrs": "mrs", "ms": "ms", "professor": "prof"}
+_MONEY: Final = frozenset({"dollar", "buck", "euro", "eur", "usd", "pound", "gbp", "cent", "credit"})
+_PEOPLE: Final = frozenset(
+    {"people", "person", "guest", "seat", "adult", "passenger", "traveler", "attendee", "diner", "ticket"}
+)
+_IDS: Final = frozenset({"flight", "account", "order", "booking", "reservation", "pin", "code", "room", "zip", "invoice"})
+# Heads of names say what kind of thing it is, not which one.
+_HEADS: Final = frozenset(
+    """
+    hotel inn restaurant cafe bar street avenue road lane drive boulevard highway airport station speaker room center
+    theater theatre cinema park dr salon spa clinic bank house
+    """.split()  # noqa: SIM905 - a list of words reads best as words
+)
+_WORDS: Final = {
+    "color": "red blue green yellow black white grey gray pink purple orange brown silver gold navy beige",
+    "size": "small medium large tall grande venti",
+    "class": "economy business luxury pool regular vegetarian vegan decaf iced",
+}
+# The words of closed classes, with their class.
+CLASS_WORDS: Final = {word: kind for kind, words in _WORDS.items() for word in words.split()}
