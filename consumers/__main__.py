@@ -23,6 +23,8 @@ app = typer.Typer(
 topics_app = typer.Typer(help="Create and check the topics.", no_args_is_help=True)
 schema_app = typer.Typer(help="Print schemas.", no_args_is_help=True)
 policy_app = typer.Typer(help="Check sampling policies.", no_args_is_help=True)
+reference_app = typer.Typer(help="Print reference pages.", no_args_is_help=True)
+app.add_typer(reference_app, name="reference")
 app.add_typer(topics_app, name="topics")
 app.add_typer(schema_app, name="schema")
 app.add_typer(policy_app, name="policy")
@@ -110,6 +112,7 @@ def replay(
     mapping: Annotated[Path | None, typer.Option(help="Field mapping (YAML) for in-house JSON.")] = None,
     store: Annotated[str | None, typer.Option(help="SQLAlchemy URL to keep the results in.")] = None,
     skip_invalid: Annotated[bool, typer.Option(help="Count bad lines instead of stopping.")] = False,
+    census: Annotated[bool, typer.Option(help="Also judge every session, to see what sampling misses.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a file through assembly, sampling, judge and store, without a broker."""
@@ -120,7 +123,7 @@ def replay(
     settings = load(config)
     configure(settings.log)
     summary = asyncio.run(
-        run_replay(file, settings, mapping=mapping, store_url=store, skip_invalid=skip_invalid)
+        run_replay(file, settings, mapping=mapping, store_url=store, skip_invalid=skip_invalid, census=census)
     )
     typer.echo(summary.to_json().decode() if as_json else summary.to_text())
 
@@ -185,6 +188,22 @@ def schema_events() -> None:
     from monitor.events import schema
 
     _print_json(schema())
+
+
+@reference_app.command("metrics")
+def reference_metrics() -> None:
+    """Print docs/metrics.md."""
+    from monitor.reference import metrics_reference
+
+    typer.echo(metrics_reference(), nl=False)
+
+
+@reference_app.command("settings")
+def reference_settings() -> None:
+    """Print docs/configuration.md."""
+    from monitor.reference import settings_reference
+
+    typer.echo(settings_reference(), nl=False)
 
 
 @policy_app.command("check")

@@ -87,9 +87,10 @@ class Demo:
             if not once:
                 self._say("\nStill serving; Ctrl-C ends it.")
                 await self._stop.wait()
-            return 0 if report.lost == report.duplicated == 0 else 1
         except asyncio.CancelledError:
             return 130
+        else:
+            return 0 if report.lost == report.duplicated == 0 else 1
         finally:
             self._stop.set()
             if pipeline is not None:

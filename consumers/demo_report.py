@@ -31,7 +31,7 @@ class VersionReport(msgspec.Struct, kw_only=True, frozen=True):
     """One assistant version. Rates are reverted corrections per correction.
 
     `true_rate` comes from the generator's labels, `census_rate` from the judge on all sessions, `raw_rate` from
-    the judged sessions as they are; `weighted_rate` and `interval` (95 %) weigh them by one over their probability.
+    the judged sessions as they are; `weighted_rate` and `interval` (95 %) weigh them by 1/probability.
     """
 
     version: str

@@ -56,6 +56,8 @@ async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health:
     names = settings.topics
     await topics.require(settings, {names.jobs_urgent, names.jobs_routine, names.judgements, names.dead_letters})
     model = open_judge(settings.judge)
+    if model.provider != "lexical":
+        structlog.get_logger().warning("sends_text_unredacted", process=STAGE, judge=model.name)
     try:
         judge = JobJudge(settings.judge, model, on_call=partial(count_call, meters))
         await Worker(settings, meters, health, judge).run(stop)

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 
-from consumers import dead_letters
+from consumers import dead_letters, topics
 from consumers.daemon_thread import in_thread
 from consumers.health import Health
 from consumers.kafka import consumer, producer
@@ -49,6 +49,8 @@ SLOW_S: Final = 5.0
 RETRY_S: Final = (0.5, 10.0)
 # All that is in hand when the stop comes, and then each of the clients: under 10 s together.
 DRAIN_S: Final = 4.0
+EXPIRE_EVERY_S: Final = 3_600.0
+DAY_S: Final = 86_400.0
 CLOSE_S: Final = 1.5
 
 _THE_STORE: Final = "the store"
@@ -80,12 +82,14 @@ class Recorder:
         health: Health,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        topics = settings.topics
+        names = settings.topics
         self._batch = settings.store.batch
-        self._dead_letters = topics.dead_letters
+        self._retention = settings.store
+        self._expire_at = clock() + EXPIRE_EVERY_S
+        self._dead_letters = names.dead_letters
         self._decoders: dict[str, Callable[[bytes], Record]] = {
-            topics.decisions: decode_decision,
-            topics.judgements: decode_judgement,
+            names.decisions: decode_decision,
+            names.judgements: decode_judgement,
         }
         self._meters = meters
         self._open_store = open_store
@@ -111,6 +115,7 @@ class Recorder:
             while not stopping.done():
                 if records := await self._member.poll():
                     await self._take(store, records)
+                await self._expire(store)
                 self._observe()
         except LeftBehind:
             self._log.warning("left_work_behind", reason=self._trouble or "stopped")
@@ -152,6 +157,20 @@ class Recorder:
         self._mended()
         for record in records:
             self._lag.reach(_place(record), record.offset + 1, record.timestamp)
+
+    async def _expire(self, store: Store) -> None:
+        """Once an hour, remove text and rows whose time is over (R5)."""
+        now = self._clock()
+        if now < self._expire_at:
+            return
+        self._expire_at = now + EXPIRE_EVERY_S
+        expired = await self._insist(
+            lambda: store.expire(
+                text_before=now - self._retention.text_retention_d * DAY_S,
+                rows_before=now - self._retention.verdict_retention_d * DAY_S,
+            )
+        )
+        self._log.info("expired", texts=expired.texts, segments=expired.segments)
 
     def _decode(self, record: Any) -> Record:
         if record.value is None:
@@ -237,17 +256,18 @@ class _Assignments(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka 
 async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health: Health) -> None:
     """Run the recorder until `stop` is set, and leave within 10 s; `meters` must hold `METERS`.
 
-    Raises `ConfigError` when `judge.model` names no judge, and aiokafka's errors when the broker can't be reached
-    at the start or refuses; the process should end then, and be started again.
+    Raises `ConfigError` when `judge.model` names no judge, `TopicError` for a wrong topic, and aiokafka's errors
+    when the broker can't be reached at the start or refuses; the process should end then, and be started again.
     """
+    names = settings.topics
+    await topics.require(settings, {names.decisions, names.judgements, names.dead_letters})
     opening = partial(
         Store.open, settings.store.url, rubrics=rubric_counts(RUBRICS), judge=judge_name(settings.judge)
     )
     reader = consumer(settings, STAGE, auto_offset_reset="earliest")
     writer = producer(settings)
     recorder = Recorder(settings, meters, open_store=opening, reader=reader, writer=writer, health=health)
-    topics = settings.topics
-    reader.subscribe([topics.decisions, topics.judgements], listener=_Assignments(recorder.assigned))
+    reader.subscribe([names.decisions, names.judgements], listener=_Assignments(recorder.assigned))
     try:
         await writer.start()
         await reader.start()

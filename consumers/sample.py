@@ -284,6 +284,8 @@ async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health:
     await topics.require(
         settings, {names.sessions, names.decisions, names.jobs_urgent, names.jobs_routine, names.dead_letters}
     )
+    if settings.sampling.salt is None:
+        structlog.get_logger().warning("no_salt", process=STAGE, remedy="set sampling.salt to a random secret")
     policies = PolicyFile(settings.sampling.policy, rubrics=RUBRICS)
     sampler = Sampler(settings, meters, policies, health)
     await sampler.start()
@@ -303,4 +305,3 @@ async def _all(sends: Any) -> None:
     # Too large is an answer; anything else is a failure and goes first.
     for error in sorted(errors, key=lambda error: isinstance(error, RecordTooLarge)):
         raise error
-

@@ -6,6 +6,7 @@ runs the same check at its start. A finding names the topic, the setting, and th
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from monitor.errors import TopicError
 
 HOUR_MS = 3_600_000
 SAMPLE = 200
+ATTEMPTS = 15
 
 
 class TopicSpec(msgspec.Struct, kw_only=True, frozen=True):
@@ -46,10 +48,10 @@ def topic_specs(settings: Settings) -> tuple[TopicSpec, ...]:
     """Give every topic as it has to be (A1, A9, J5)."""
     topics, assembly = settings.topics, settings.assembly
     age_ms = round(assembly.max_age_s * 1000)
-    events_ms = round(topics.events_retention_h * HOUR_MS)
+    events_ms = max(round(topics.events_retention_h * HOUR_MS), 2 * age_ms)
     own = {"retention.ms": str(events_ms + age_ms), "max.message.bytes": str(topics.max_message_bytes)}
     events = {
-        "retention.ms": str(max(events_ms, 2 * age_ms)),
+        "retention.ms": str(events_ms),
         "max.message.bytes": str(topics.max_event_message_bytes),
         "message.timestamp.type": "LogAppendTime",
     }
@@ -125,33 +127,43 @@ async def misrouted_share(settings: Settings) -> dict[int, tuple[int, int]]:
     reader = consumer(settings, None)
     await reader.start()
     try:
-        count = len(await partitions_of(reader, name))
-        return {number: await _sample(reader, TopicPartition(name, number), count) for number in range(count)}
+        numbers = await partitions_of(reader, name)
+        return await _sample(reader, [TopicPartition(name, number) for number in sorted(numbers)])
     finally:
         await reader.stop()
 
 
 async def partitions_of(reader: Any, name: str) -> set[int]:
     """Give a topic's partitions as the brokers have them now; none when it is missing (and it stays so)."""
-    await reader._client.force_metadata_update()  # noqa: SLF001 - aiokafka has no public call that waits for it
-    return set(reader.partitions_for_topic(name) or ())
+    for _ in range(ATTEMPTS):
+        await reader._client.force_metadata_update()  # noqa: SLF001 - aiokafka has no public call that waits for it
+        found = set(reader.partitions_for_topic(name) or ())
+        if found:
+            return found
+        await asyncio.sleep(0.2)  # a broker hears of a new topic a little later than its controller
+    return set()
 
 
-async def _sample(reader: Any, partition: TopicPartition, count: int) -> tuple[int, int]:
-    reader.assign([partition])
-    end = (await reader.end_offsets([partition]))[partition]
-    start = (await reader.beginning_offsets([partition]))[partition]
-    reader.seek(partition, max(start, end - SAMPLE))
-    wrong = seen = 0
-    while await reader.position(partition) < end:
+async def _sample(reader: Any, partitions: list[TopicPartition]) -> dict[int, tuple[int, int]]:
+    reader.assign(partitions)
+    ends, starts = await reader.end_offsets(partitions), await reader.beginning_offsets(partitions)
+    for partition in partitions:
+        reader.seek(partition, max(starts[partition], ends[partition] - SAMPLE))
+    found = {partition.partition: (0, 0) for partition in partitions}
+    while not await _all_read(reader, ends):
         batch = await reader.getmany(timeout_ms=1_000)
         if not batch:
             break
-        for records in batch.values():
+        for partition, records in batch.items():
             keyed = [record for record in records if record.key is not None]
-            seen += len(keyed)
-            wrong += sum(partition_for(record.key, count) != partition.partition for record in keyed)
-    return wrong, seen
+            wrong = sum(partition_for(record.key, len(partitions)) != partition.partition for record in keyed)
+            before = found[partition.partition]
+            found[partition.partition] = (before[0] + wrong, before[1] + len(keyed))
+    return found
+
+
+async def _all_read(reader: Any, ends: dict[TopicPartition, int]) -> bool:
+    return all([await reader.position(partition) >= end for partition, end in ends.items()])
 
 
 async def _partition_counts(client: AIOKafkaAdminClient, names: list[str]) -> dict[str, int]:

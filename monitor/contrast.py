@@ -225,4 +225,6 @@ _DECLINES: Final = _any(
     r"\b(?:not available|unavailable|not able|couldn't|could not|can't|cannot|unable|no (?:tables?|rooms?|seats?"
     r"|availability|flights?|longer)|failed|unsuccessful|sold out|fully booked|not possible|doesn't have|don't have)\b"
 )
-_CHOICE: Final = _any(r"\b(?:or|either|options?|choose|choices|between|several|results?|found|available|offers?)\b")
+_CHOICE: Final = _any(
+    r"\b(?:or|either|options?|choose|choices|between|several|results?|found|available|offers?)\b"
+)

@@ -15,7 +15,17 @@ import structlog
 from monitor.config import LogSettings
 
 # At DEBUG these write requests with their whole text; at INFO they say what nobody asked.
-TALKATIVE: Final = ("anthropic", "httpx", "httpx2", "httpcore", "httpcore2", "asyncio", "aiokafka", "uvicorn", "alembic")
+TALKATIVE: Final = (
+    "anthropic",
+    "httpx",
+    "httpx2",
+    "httpcore",
+    "httpcore2",
+    "asyncio",
+    "aiokafka",
+    "uvicorn",
+    "alembic",
+)
 
 
 def configure(settings: LogSettings, *, filters: Iterable[logging.Filter] = ()) -> None:
@@ -29,7 +39,9 @@ def configure(settings: LogSettings, *, filters: Iterable[logging.Filter] = ()) 
         structlog.processors.format_exc_info,
     ]
     renderer: structlog.types.Processor = (
-        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        structlog.processors.JSONRenderer()
+        if as_json
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,

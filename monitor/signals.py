@@ -112,16 +112,17 @@ def _with_what_was_said(
     turns: Iterable[SessionTurn],
 ) -> Iterator[tuple[SessionTurn, str | None, Sequence[Line]]]:
     """Give each user turn with the assistant's last turn and what came before that, the newest first."""
-    reply: str | None = None
-    earlier: deque[Line] = deque(maxlen=_LOOK_BACK)
+    said: deque[Line] = deque(maxlen=_LOOK_BACK)
+    reply: Line | None = None
     for turn in turns:
-        if turn.role == "user":
-            yield turn, reply, tuple(earlier)
-            earlier.appendleft(Line(text=turn.text, by_user=True))
-        elif turn.role == "assistant":
-            if reply is not None:
-                earlier.appendleft(Line(text=reply, by_user=False))
-            reply = turn.text
+        if turn.role not in {"user", "assistant"}:
+            continue
+        line = Line(text=turn.text, by_user=turn.role == "user")
+        if line.by_user:
+            yield turn, None if reply is None else reply.text, tuple(one for one in said if one is not reply)
+        else:
+            reply = line
+        said.appendleft(line)
 
 
 def _plain(text: str) -> str:
@@ -144,8 +145,8 @@ def _any(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
 
 
-# Turns before the last reply, of both sides, whose values a turn is compared with.
-_LOOK_BACK: Final = 5
+# How many turns before a user's, of both sides, have values that it is compared with.
+_LOOK_BACK: Final = 6
 # Nobody corrects in the fourth page of a pasted document, and patterns must not take seconds on one.
 _LONGEST: Final = 4_000
 

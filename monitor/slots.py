@@ -131,7 +131,9 @@ _MONEY: Final = frozenset({"dollar", "buck", "euro", "eur", "usd", "pound", "gbp
 _PEOPLE: Final = frozenset(
     {"people", "person", "guest", "seat", "adult", "passenger", "traveler", "attendee", "diner", "ticket"}
 )
-_IDS: Final = frozenset({"flight", "account", "order", "booking", "reservation", "pin", "code", "room", "zip", "invoice"})
+_IDS: Final = frozenset(
+    {"flight", "account", "order", "booking", "reservation", "pin", "code", "room", "zip", "invoice"}
+)
 # Heads of names say what kind of thing it is, not which one.
 _HEADS: Final = frozenset(
     """

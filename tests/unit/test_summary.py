@@ -1,5 +1,8 @@
 """The table over the list: the same numbers as the estimator's, from the same totals."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +10,14 @@ from hypothesis import strategies as st
 from monitor.estimate import Z_95, Interval, StratumTotals, interval
 from monitor.store import Store
 from monitor.summary import VersionSummary, choices, scale, summaries
-from tests.unit.store.builders import decision, judgement, policy, unscored
+from tests.unit.store.builders import RUBRICS, decision, judgement, policy, unscored
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store.open(f"sqlite:///{tmp_path}/store.sqlite", rubrics=RUBRICS)
+    yield opened
+    opened.close()
 
 
 def test_rates_are_weighted_by_the_stored_probability(store: Store) -> None:

@@ -1,0 +1,253 @@
+"""The settings themselves: what can be set, its default, what is allowed. `monitor.config` loads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+ENV_PREFIX: Final = "BACKSLIDE_"
+SaslMechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+class Section(BaseModel):
+    """A part of the settings; unknown keys are refused, so that a typo is seen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class KafkaSettings(Section):
+    """How to reach the brokers; the same for aiokafka and Faust."""
+
+    bootstrap_servers: str = Field(default="127.0.0.1:9092", description="Brokers, separated by commas.")
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: SaslMechanism = "SCRAM-SHA-512"
+    sasl_username: str | None = Field(default=None, description="Needed with SASL.")
+    sasl_password: SecretStr | None = Field(
+        default=None, description="Needed with SASL; set it in the environment."
+    )
+    ssl_cafile: Path | None = Field(default=None, description="CA certificates (PEM); else those of the system.")
+    ssl_certfile: Path | None = Field(default=None, description="Client certificate (PEM).")
+    ssl_keyfile: Path | None = Field(default=None, description="Its key (PEM).")
+    idempotent: bool = Field(
+        default=True, description="Idempotent producers; off only for the embedded broker of the demo."
+    )
+    commit_metadata: bool = Field(
+        default=True, description="Whether the broker keeps commit metadata; the embedded one does not."
+    )
+    session_timeout_s: float = Field(
+        default=10.0, ge=1.0, le=300.0, description="Silence after which a member's partitions go to others."
+    )
+    group_prefix: str = Field(default="backslide", pattern=r"^[A-Za-z0-9._-]+$")
+    instance_id: str | None = Field(default=None, description="Static membership: a stable name of this replica.")
+
+    @model_validator(mode="after")
+    def _sasl_complete(self) -> KafkaSettings:
+        if self.security_protocol.startswith("SASL") and not (self.sasl_username and self.sasl_password):
+            raise ValueError("sasl_username and sasl_password are needed with a SASL security_protocol")
+        return self
+
+
+class TopicSettings(Section):
+    """Names and shapes of the topics."""
+
+    events: str = Field(default="chat.events", description="The source topic.")
+    prefix: str = Field(default="backslide.", description="Prefix of the topics that Backslide writes.")
+    event_partitions: int = Field(
+        default=12, ge=1, le=10_000, description="Of the source topic and of sessions: bounds assemble and sample."
+    )
+    job_partitions: int = Field(
+        default=12, ge=1, le=10_000, description="Of jobs, decisions and judgements: bounds judge."
+    )
+    replication_factor: int = Field(default=1, ge=1, le=10, description="Of topics to create; 3 in production.")
+    events_retention_h: float = Field(default=168.0, gt=0, description="Hours; at least twice the maximum age.")
+    max_message_bytes: int = Field(
+        default=2_097_152, ge=65_536, le=67_108_864, description="Limit of the topics that Backslide writes."
+    )
+    max_event_message_bytes: int = Field(
+        default=8_388_608,
+        ge=65_536,
+        le=67_108_864,
+        description="Limit of the source topic; larger than max_event_bytes, so that what is too large is seen.",
+    )
+    check: bool = Field(default=True, description="Check topics at start; off only for the embedded broker.")
+
+    @property
+    def sessions(self) -> str:
+        """Finished sessions."""
+        return f"{self.prefix}sessions"
+
+    @property
+    def jobs_urgent(self) -> str:
+        """Jobs that are judged first."""
+        return f"{self.prefix}jobs.urgent"
+
+    @property
+    def jobs_routine(self) -> str:
+        """All other jobs."""
+        return f"{self.prefix}jobs.routine"
+
+    @property
+    def decisions(self) -> str:
+        """Decisions, addenda and loaded policies."""
+        return f"{self.prefix}decisions"
+
+    @property
+    def judgements(self) -> str:
+        """Answers to jobs."""
+        return f"{self.prefix}judgements"
+
+    @property
+    def dead_letters(self) -> str:
+        """What no stage could take in."""
+        return f"{self.prefix}dead-letters"
+
+
+class AssemblySettings(Section):
+    """When a session is over (A2), in seconds of stream time."""
+
+    gap_s: float = Field(default=900.0, gt=0, description="Silence that ends a session.")
+    grace_s: float = Field(default=60.0, ge=0, description="Time for stragglers after an explicit end.")
+    max_age_s: float = Field(default=14_400.0, gt=0, description="Age at which a session is closed.")
+    max_turns: int = Field(default=500, ge=2, description="Splits before a user turn; twice as many before any.")
+    max_bytes: int = Field(default=400_000, ge=1_000, description="The same, in bytes of raw events.")
+    max_pinned_offsets: int = Field(
+        default=2_000_000, ge=1, description="Offsets that an open session may keep from being committed."
+    )
+    memory_s: float = Field(default=3_600.0, ge=0, description="How long a closed session is remembered.")
+    allowed_skew_s: float = Field(
+        default=60.0, ge=0, description="How far event time may run ahead of the broker."
+    )
+    max_event_bytes: int = Field(default=262_144, ge=1_000, description="Larger events are dead letters.")
+    tick_interval_s: float = Field(default=5.0, gt=0, description="Idle time after which a partition gets a tick.")
+    commit_interval_s: float = Field(default=1.0, gt=0, description="Time between commits.")
+    load_timeout_s: float = Field(default=60.0, gt=0, description="Deadline of the read-back after an assignment.")
+    stall_timeout_s: float = Field(
+        default=120.0, gt=0, description="No progress with lag for so long ends the process."
+    )
+    dead_letter_limit: float = Field(
+        default=0.5, gt=0, le=1, description="Share of undecodable events in 1,000 that stops the process."
+    )
+
+
+class SamplingSettings(Section):
+    """Which sessions are judged."""
+
+    policy: Path | None = Field(default=None, description="Policy file; without one the built-in policy is used.")
+    salt: SecretStr | None = Field(default=None, description="Secret of the coin; required in production.")
+    assistants: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description="Allow-list of label values: assistant -> versions; everything else is `other`.",
+    )
+    reload_interval_s: float = Field(default=5.0, gt=0, description="Time between looks at the policy file.")
+    window: int = Field(default=64, ge=1, le=4_096, description="Sessions in flight.")
+
+
+class JudgeSettings(Section):
+    """Who judges, how many at a time, and for how long."""
+
+    model: str = Field(default="lexical", description="`lexical`, or `anthropic:<model>`.")
+    concurrency: int = Field(default=32, ge=1, le=1_024, description="Jobs in flight.")
+    deadline_s: float = Field(default=120.0, gt=0, description="For all calls of a job, started at its first.")
+    attempt_timeout_s: float = Field(default=60.0, gt=0, description="For one call.")
+    drain_s: float = Field(default=60.0, ge=0, description="Time to finish what is under way at SIGTERM.")
+    max_tokens: int = Field(default=8_192, ge=256, le=64_000, description="Of an answer.")
+    effort: Literal["low", "medium", "high"] = Field(default="low", description="How hard the model thinks.")
+    cache_ttl: Literal["5m", "1h"] = Field(default="1h", description="How long the provider keeps a prefix.")
+    base_url: str | None = Field(default=None, description="Another address of the provider's API.")
+    api_key: SecretStr | None = Field(default=None, description="Needed for anthropic; best from the environment.")
+    retry_after_cap_s: float = Field(
+        default=30.0, gt=0, description="A longer wish of the provider puts the job off instead."
+    )
+    constraints: dict[str, str] = Field(
+        default_factory=dict, description="Free text per assistant that goes into every prompt; `*` is for all."
+    )
+
+
+class StoreSettings(Section):
+    """Where verdicts and totals live."""
+
+    url: str = Field(default="sqlite:///backslide-data/backslide.sqlite", description="SQLAlchemy URL.")
+    batch: int = Field(default=200, ge=1, le=10_000, description="Records in a transaction.")
+    text_retention_d: float = Field(default=30.0, gt=0, description="Days after which text is removed.")
+    verdict_retention_d: float = Field(default=400.0, gt=0, description="Days after which rows are removed.")
+
+
+class WebSettings(Section):
+    """Pages and the quality metrics."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65_535)
+    metrics_host: str = "0.0.0.0"  # noqa: S104 - a scrape target has to be reachable; it shows numbers only
+    metrics_port: int = Field(default=9464, ge=0, le=65_535)
+
+
+class HealthSettings(Section):
+    """`/metrics`, `/healthz` and `/readyz` of each process."""
+
+    host: str = "0.0.0.0"  # noqa: S104 - probes and scrapes come from outside the pod
+    supervisor_port: int = Field(default=9470, ge=0, le=65_535)
+    assemble_port: int = Field(default=9471, ge=0, le=65_535)
+    sample_port: int = Field(default=9472, ge=0, le=65_535)
+    judge_port: int = Field(default=9473, ge=0, le=65_535)
+    record_port: int = Field(default=9474, ge=0, le=65_535)
+
+
+class LogSettings(Section):
+    """How logs look."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["json", "console", "auto"] = "auto"
+
+
+class Settings(BaseSettings):
+    """All settings of Backslide."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    production: bool = Field(default=False, description="Demands what production needs: a salt of the coin.")
+    kafka: KafkaSettings = KafkaSettings()
+    topics: TopicSettings = TopicSettings()
+    assembly: AssemblySettings = AssemblySettings()
+    sampling: SamplingSettings = SamplingSettings()
+    judge: JudgeSettings = JudgeSettings()
+    store: StoreSettings = StoreSettings()
+    web: WebSettings = WebSettings()
+    health: HealthSettings = HealthSettings()
+    log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _session_fits_a_message(self) -> Settings:
+        # J5: the hard cap is twice max_bytes, and a session may take half of what the broker accepts.
+        largest = 2 * self.assembly.max_bytes + self.assembly.max_event_bytes
+        if largest > self.topics.max_message_bytes * 0.6:
+            raise ValueError(
+                f"topics.max_message_bytes = {self.topics.max_message_bytes} is too small for sessions of up to "
+                f"{largest} bytes (2 x assembly.max_bytes + assembly.max_event_bytes); allowed is at least "
+                f"{round(largest / 0.6)}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _salt_in_production(self) -> Settings:
+        if self.production and self.sampling.salt is None:
+            raise ValueError(
+                "sampling.salt is required with production: true (a long random secret, kept for ever)"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(  # the signature is pydantic's
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Let the environment win over the file, whose values come in as init arguments."""
+        return env_settings, init_settings

@@ -1,0 +1,178 @@
+"""The supervisor with real children: restarts with back-off, ends all together, and takes nobody down with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from consumers.app import PROCESSES, SUPERVISED, command
+from consumers.supervisor import METERS, Supervisor, supervise
+from monitor.config import load
+from monitor.metrics import Meters
+from tests.consumers.assemble_place import until
+
+# Writes a line with the time at each start, then does what it is told.
+CHILD = """
+import os, sys, time, signal
+with open(sys.argv[1], "a") as log:
+    log.write(f"{time.monotonic()} {os.getpid()} {os.environ['BACKSLIDE_SUPERVISED']}\\n")
+"""
+SLEEPS = CHILD + "time.sleep(600)"
+FAILS = CHILD + "sys.exit(1)"
+REFUSES = CHILD + "sys.exit(2)"
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEPS
+
+
+class Children:
+    """Commands of children by name, and what they noted at their starts."""
+
+    def __init__(self, folder: Path, **scripts: str) -> None:
+        self._folder = folder
+        self.commands: dict[str, Sequence[str]] = {
+            name: [sys.executable, "-c", script, str(folder / name)] for name, script in scripts.items()
+        }
+        self.meters = Meters(METERS, version="0", process="supervisor")
+
+    def supervisor(self) -> Supervisor:
+        return Supervisor(self.commands, self.meters, drain_s=0.0)
+
+    def starts(self, name: str) -> list[tuple[float, int, str]]:
+        path = self._folder / name
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [(float(at), int(pid), parent) for at, pid, parent in (line.split() for line in lines)]
+
+    def restarts(self, name: str) -> float | None:
+        return self.meters.registry.get_sample_value("backslide_process_restarts_total", {"process": name})
+
+
+@asynccontextmanager
+async def running(supervisor: Supervisor) -> AsyncIterator[tuple[asyncio.Event, asyncio.Task[int]]]:
+    stop = asyncio.Event()
+    task = asyncio.create_task(supervisor.run(stop))
+    try:
+        yield stop, task
+    finally:
+        stop.set()
+        await task
+
+
+def is_alive(pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return False
+
+
+async def test_a_killed_child_comes_back_and_the_others_stay(tmp_path: Path) -> None:
+    children = Children(tmp_path, judge=SLEEPS, record=SLEEPS)
+    supervisor = children.supervisor()
+    assert (children.restarts("judge"), children.restarts("record")) == (0, 0)
+    async with running(supervisor) as (stop, task):
+        await until(lambda: children.starts("judge") and children.starts("record"), 10.0, 0.02)
+        assert supervisor.missing == []
+        before = supervisor.pids
+        os.kill(before["judge"], signal.SIGKILL)
+        await until(lambda: supervisor.missing == ["judge"], 5.0, 0.02)
+        await until(lambda: len(children.starts("judge")) == 2, 10.0, 0.02)
+        assert (children.restarts("judge"), children.restarts("record")) == (1, 0)
+        assert supervisor.pids["record"] == before["record"]
+        assert {parent for _, _, parent in children.starts("judge")} == {str(os.getpid())}
+        pids = supervisor.pids.values()
+        stop.set()
+        assert await asyncio.wait_for(task, 5.0) == 0
+    assert not any(is_alive(pid) for pid in pids)
+
+
+async def test_the_delay_grows_with_each_failure(tmp_path: Path) -> None:
+    children = Children(tmp_path, judge=FAILS)
+    async with running(children.supervisor()):
+        await until(lambda: len(children.starts("judge")) == 3, 15.0, 0.02)
+    times = [at for at, _, _ in children.starts("judge")]
+    assert 1.0 <= times[1] - times[0] < 2.0
+    assert 2.0 <= times[2] - times[1] < 3.5
+    assert children.restarts("judge") in {2, 3}
+
+
+async def test_a_child_that_refuses_its_settings_ends_everything_with_2(tmp_path: Path) -> None:
+    children = Children(tmp_path, judge=SLEEPS, record=REFUSES)
+    supervisor = children.supervisor()
+    async with running(supervisor) as (_, task):
+        assert await asyncio.wait_for(task, 10.0) == 2
+    assert len(children.starts("record")) == 1
+    assert supervisor.pids == {}
+    assert not any(is_alive(pid) for _, pid, _ in children.starts("judge"))
+
+
+async def test_a_stop_in_the_midst_of_starting_leaves_nobody_behind(tmp_path: Path) -> None:
+    children = Children(tmp_path, **dict.fromkeys(PROCESSES, SLEEPS))
+    for ticks in range(12):
+        supervisor, stop = children.supervisor(), asyncio.Event()
+        task = asyncio.create_task(supervisor.run(stop))
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        stop.set()
+        assert await asyncio.wait_for(task, 5.0) == 0
+        assert supervisor.pids == {}
+    await asyncio.sleep(0.3)
+    assert not any(is_alive(pid) for name in PROCESSES for _, pid, _ in children.starts(name))
+
+
+async def test_a_child_that_ignores_sigterm_is_killed_in_the_end(tmp_path: Path) -> None:
+    children = Children(tmp_path, record=STUBBORN)
+    supervisor = children.supervisor()
+    async with running(supervisor) as (stop, task):
+        await until(lambda: children.starts("record"), 10.0, 0.02)
+        started = time.monotonic()
+        stop.set()
+        await task
+    assert 9.5 < time.monotonic() - started < 12.0
+    assert not is_alive(children.starts("record")[0][1])
+
+
+async def test_run_all_with_a_taken_port_refuses_by_name(tmp_path: Path) -> None:
+    """All five real processes: `record` can't listen, so nothing goes on, and the status is 2."""
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        values = {
+            "kafka": {"bootstrap_servers": "127.0.0.1:1"},
+            "store": {"url": f"sqlite:///{tmp_path / 'store.sqlite'}"},
+            "health": {"host": "127.0.0.1", "record_port": port}
+            | {f"{name}_port": 0 for name in ("supervisor", "assemble", "sample", "judge")},
+            "web": {"port": 0, "metrics_port": 0},
+        }
+        config = tmp_path / "config.yaml"
+        config.write_text(json.dumps(values))
+        assert await asyncio.wait_for(supervise(load(config), config, asyncio.Event()), 40.0) == 2
+
+
+async def test_children_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
+    """SIGKILL leaves it no time to end them: they notice by themselves, even when they were still starting."""
+    values = {
+        "kafka": {"bootstrap_servers": "127.0.0.1:1"},
+        "store": {"url": f"sqlite:///{tmp_path / 'store.sqlite'}"},
+        "web": {"port": 0, "metrics_port": 0, "metrics_host": "127.0.0.1"},
+    }
+    config = tmp_path / "config.yaml"
+    config.write_text(json.dumps(values))
+    for wait in (0.0, 4.0):
+        parent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        child = subprocess.Popen(
+            command("web", config), env=os.environ | {SUPERVISED: str(os.getpid())}, start_new_session=True
+        )
+        parent.kill()
+        parent.wait()
+        child.kill()
+        child.wait()
+        del wait
