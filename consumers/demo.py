@@ -37,7 +37,7 @@ from monitor.traffic import SessionLabel, TrafficGenerator, TrafficPlan
 PARTITIONS: Final = 2
 READY_S: Final = 40.0
 SETTLE_S: Final = 60.0
-TRAFFIC_S: Final = 36.0
+TRAFFIC_S: Final = 30.0
 PROBED: Final = ("assemble", "sample", "judge", "record")
 
 

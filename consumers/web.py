@@ -28,6 +28,8 @@ METERS: Final[tuple[str, ...]] = ()
 CHECK_S: Final = 2.0
 TICK_S: Final = 1.0
 SLOW_S: Final = 5.0
+# At a first start `record` makes the schema while `web` waits; that is nothing to warn of.
+START_S: Final = 15.0
 
 
 async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health: Health) -> None:
@@ -81,10 +83,12 @@ async def _watch(store: Store, stop: asyncio.Event, health: Health) -> None:
     """Keep liveness and readiness up to date until the stop."""
     stopping = asyncio.ensure_future(stop.wait())
     state: tuple[bool, str] | None = None
+    started = time.monotonic()
     try:
         while not stopping.done():
             found = await _check(store, stopping, health)
-            if found != state and not stopping.done():
+            starting = not found[0] and time.monotonic() - started < START_S
+            if found != state and not stopping.done() and not starting:
                 state = found
                 _tell(state)
             await asyncio.wait({stopping}, timeout=CHECK_S)

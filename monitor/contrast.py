@@ -37,46 +37,64 @@ def contrasts(text: str, reply: str, earlier: Sequence[Line] = ()) -> bool:
 
     `reply` is the assistant's last turn, `earlier` what came before it, the newest first.
     """
-    if len(text) > _LONGEST or not _VALUE.search(text) or not _speaks_to_it(text, reply):
+    short = len(text) <= _SHORT
+    if len(text) > _LONGEST or not (short or _VALUE.search(text)) or not _speaks_to_it(text, reply):
         return False
-    wished = [item for sentence in _sentences(text) if _wishes(sentence) for item in fillers(sentence)]
+    wished = [item for sentence in _sentences(text) if _wishes(sentence) for item in fillers(_REASONS.sub("", sentence))]
     asked = asks_for(reply) if wished else frozenset()
-    free = [item for item in wished if not _answers(item, asked)]
+    loose = () if short else _LOOSE[2:] if _CHOOSES.search(text) else _LOOSE
+    free = [item for item in wished if not _answers(item, asked) and not item.slot.startswith(loose)]
     if not free:
         return False
     reply = reply[-_LONGEST:]
     put, said = _settled(reply, facts=bool(_STATES.search(text))), fillers(reply)
     if any(_replaces(item, put, said) for item in free):
         return True
-    return _amends(free, said, earlier, short=len(text) <= _SHORT)
+    if _DECLINES.search(reply) and not _STATES.search(text):
+        # Another try after a failure is a new wish.
+        return False
+    return _amends([item for item in free if item.slot.startswith(_sure(text))], said, earlier)
 
 
 def _speaks_to_it(text: str, reply: str) -> bool:
     """Leave out what accepts, adds to what is settled, or starts on something else."""
     if _ADDS.search(text) or _OPENS.search(reply):
         return False
-    return not _ACCEPTS.search(text) or _LIMITS.search(text) is not None
+    command = _COMMANDS.search(text)
+    if command is not None and command[1].casefold() not in reply.casefold():
+        return False
+    return not takes(text)
+
+
+def takes(text: str) -> bool:
+    """Say whether a user's turn takes the reply as it is: a word of consent, and no limit to it."""
+    return _ACCEPTS.search(text) is not None and _LIMITS.search(text) is None
 
 
 def _wishes(sentence: str) -> bool:
     return not _INQUIRES.search(sentence) and not _THANKS.search(sentence)
 
 
-def _amends(free: Sequence[Filler], said: Sequence[Filler], earlier: Sequence[Line], *, short: bool) -> bool:
-    """Compare with what was settled before the last reply: the newest word on a slot is what counts.
-
-    Times and dates of a longer turn may be of anything, so only a short turn or a slot that names what it is of.
-    """
-    sure = [item for item in free if item.slot.startswith(_SURE) or (short and item.slot in _TYPED)]
+def _amends(wished: Sequence[Filler], said: Sequence[Filler], earlier: Sequence[Line]) -> bool:
+    """Compare with what was settled before the last reply: the newest word on a slot is what counts."""
     for line in earlier:
-        if not sure:
+        if not wished:
             return False
         stated = fillers(line.text[:_LONGEST]) if line.by_user else _settled(line.text[:_LONGEST])
-        if any(_replaces(item, stated, said) for item in sure):
+        if any(_replaces(item, stated, said) for item in wished):
             return True
         slots = {item.slot for item in stated}
-        sure = [item for item in sure if item.slot not in slots]
+        wished = [item for item in wished if item.slot not in slots]
     return False
+
+
+def _sure(text: str) -> tuple[str, ...]:
+    """Give the slots whose value surely is of the same thing as before: those that name it; in few words, times too."""
+    if _NAMES_ITSELF.search(text):
+        return (*_NAMED, "name", "id", "number")
+    if _STATES.search(text):
+        return (*_NAMED, *_TYPED, "id", "number")
+    return (*_NAMED, *_TYPED) if len(text) <= _TERSE else _NAMED
 
 
 def _replaces(item: Filler, put: Sequence[Filler], said: Sequence[Filler]) -> bool:
@@ -93,7 +111,9 @@ def _settled(text: str, *, facts: bool = False) -> list[Filler]:
     return [
         item
         for sentence in _sentences(text)
-        if (facts or _SETTLES.search(sentence)) and not _DECLINES.search(sentence) and not _CHOICE.search(sentence)
+        if (facts or _SETTLES.search(sentence))
+        and not _DECLINES.search(sentence)
+        and not _CHOICE.search(sentence)
         for item in fillers(sentence)
     ]
 
@@ -108,11 +128,14 @@ def _sentences(text: str) -> Iterator[str]:
 
 # Corrections are short; and what is long costs time.
 _LONGEST: Final = 600
-_SHORT: Final = 40
+_SHORT: Final = 60
+_TERSE: Final = 40
 _LIST: Final = 3
 
-_TYPED: Final = frozenset({"time", "date", "money"})
-_SURE: Final = ("count:", "title:", "id:", "color", "size", "class")
+_TYPED: Final = ("time", "date", "money")
+# What only a short turn is trusted with; a name also where the user chooses.
+_LOOSE: Final = ("name", "place:", "head:")
+_NAMED: Final = ("count:", "title:", "id:", "color", "size", "class")
 
 # A full stop ends a sentence unless it stands in "5.30", "p.m." or "Dr.".
 _SENTENCE: Final = re.compile(
@@ -137,7 +160,7 @@ def _any(*patterns: str) -> re.Pattern[str]:
 _ACCEPTS: Final = re.compile(
     r"^\W*(?:(?:oh|ah|ok(?:ay)?|well|um+|uh+)\b\W*)?(?:yes|yeah|yep|yup|ye|sure|correct|perfect|sounds|exactly|definitely"
     r"|absolutely|that (?:works|is (?:right|fine|good|great|correct|perfect))|that's (?:right|fine|good|great"
-    r"|correct|perfect)|great|good|please do|go ahead|right|fine|of course|agreed)\b",
+    r"|correct|perfect)|great|good|nice|cool|lovely|wonderful|excellent|brilliant|super|please do|go ahead|right|fine|of course|agreed)\b",
     re.IGNORECASE,
 )
 _LIMITS: Final = _any(r"\b(?:but|except|only|however|although|though|just)\b")
@@ -147,8 +170,8 @@ _ADDS: Final = _any(
     r"\b(?:also|another|additional(?:ly)?|as well|too|plus|in addition|one more|extra|separate(?:ly)?|besides"
     r"|by the way|as for|furthermore|afterwards?|after that|return|second)\b(?! many| much| late| early| small| big"
     r"| large| few)",
-    r"\b(?:and|now|next|then),? (?:i|we)(?:'d| would)? (?:need|want|like)\b",
-    r"\b(?:more|other)\b",
+    r"\b(?:and|now|next|then),?\s+(?:i|we)(?:'d|\s+would)?\s+(?:need|want|like)\b",
+    r"\b(?:\d+|one|two|three|four|five|some|any|few) (?:more|others?)\b|\bthe others?\b(?! hand)",
 )
 _INQUIRES: Final = _any(
     r"^\W*(?:(?:and|so|ok(?:ay)?|oh|great|thanks|but|well)\b\W*)*(?:do|does|did|is|are|was|were|what|what's|how|why"
@@ -157,11 +180,21 @@ _INQUIRES: Final = _any(
     r"|(?:can|could|may) i (?:know|ask|see|check)|i(?:'d| would) like to know|i wonder|i was wondering"
     r"|i(?:'m| am) (?:looking|searching))\b",
     r"\b(?:find|looking for|search for|recommend|suggest)\b",
-    # What one has, feels or did isn't what the reply should have said.
-    r"\b(?:because|since|if|unless|in case|so that)\b",
 )
+_NAMES_ITSELF: Final = re.compile(r"\bname(?:'s| is| was)\b", re.IGNORECASE)
+# A command is of what was said before if its verb is.
+_COMMANDS: Final = re.compile(
+    r"^\W*(?:(?:please|then|now|and|so)\b\W*)*(transfer|book|buy|order|play|call|send|ship|pay|schedule|plan|add|get|give"
+    r"|rent|reserve|text|email|remind|wake|bring|deliver)\b",
+    re.IGNORECASE,
+)
+_CHOOSES: Final = _any(
+    r"\b(?:let'?s|go(?:ing)? with|try|take|choose|switch|change|use|recommend\w*|can we|could we|prefer|stay at)\b"
+)
+# Reasons and conditions are no wishes.
+_REASONS: Final = re.compile(r"\b(?:because|since|if|unless|in case|so that)\b.*", re.IGNORECASE | re.DOTALL)
 _STATES: Final = re.compile(
-    r"^\W*(?:(?:but|sorry|oh|um+|hm+|er+|well)\b\W*)*(?:it's|its|it is|it was|it will|they're|they are)\b",
+    r"(?:^|[,.!;])\W*(?:(?:but|sorry|oh|um+|hm+|er+|well|actually)\b\W*)*(?:it's|its|it is|it was|it will|they're|they are|(?:my|the) [\w ]{1,20} (?:is|was)(?: actually)?)\b",
     re.IGNORECASE,
 )
 
@@ -191,7 +224,8 @@ _KINDS: Final = {
         r"\b(?:how many|number of|party|people|guests|quantity|passengers|tickets|seats|nights|how long)\b"
     ),
     "money": _any(r"\b(?:how much|budget|price|cost|amount|pay)\b"),
-    "name": _any(r"\b(?:who|whose|whom|names?|which|doctor|contact|title|song|movie|restaurant|hotel|theater)\b"),
+    "name": _any(r"\b(?:who|whose|whom|names?|which|title|song|movie|restaurant|hotel|theater)\b"),
+    "title": _any(r"\b(?:doctor|dr|who|whom|contact|advis[eo]r|teacher)\b"),
     "place": _any(
         r"\b(?:where|city|cities|location|address|area|destination|departure|leaving|going|place|town|airport|street)\b"
     ),
@@ -205,24 +239,26 @@ _ANSWERS: Final = {
     "date": ("date", "number"),
     "count": ("count:", "number", "id"),
     "money": ("money", "number", "count:", "id"),
-    "name": ("name", "title:", "place:"),
+    "name": ("name", "place:"),
+    "title": ("title:", "name", "place:"),
     "place": ("place:", "name", "number", "count:", "id"),
     "color": ("color",),
     "size": ("size", "number"),
     "class": ("class", "name"),
-    "id": ("id", "number", "count:"),
+    "id": ("id", "number", "count:", "name"),
 }
 # How an assistant speaks of what it takes as settled, its user's order or its own plan; a fact of the world isn't.
 _SETTLES: Final = _any(
     r"\b(?:you|your|you're|you've|you'd|i have|i've|i'll|i will|i am|i'm|we have|we've|we'll|let me|shall i|should i"
-    r"|confirm\w*|booked|booking|book|reserved|reservation|scheduled|set|ordered|order|added|noted|saved|sent|play\w*"
-    r"|understood|got it)\b",
+    r"|confirm\w*|booked|booking|book|reserved|reservation|scheduled|set|ordered|order|added|noted|saved|sent"
+    r"|understood|got it|here(?:'s| is| are))\b",
     r"^\W*(?:so|great|ok(?:ay)?|sure|perfect|al(?:l )?right|done|right|certainly|of course|absolutely|thanks"
     r"|thank you|very well|good|no problem|wonderful|excellent|lovely)\b",
     r"\bthen[.!?]*\s*$",
 )
+# What it declines, offers to choose from or asks for isn't settled.
 _DECLINES: Final = _any(
-    r"\b(?:not available|unavailable|not able|couldn't|could not|can't|cannot|unable|no (?:tables?|rooms?|seats?"
+    r"\b(?:not available|unavailable|not able|couldn't|could not|can't|cannot|unable|(?:there (?:is|are)|i see|i have) no|no (?:tables?|rooms?|seats?"
     r"|availability|flights?|longer)|failed|unsuccessful|sold out|fully booked|not possible|doesn't have|don't have)\b"
 )
 _CHOICE: Final = _any(

@@ -31,8 +31,8 @@ def _metrics() -> Iterator[str]:
     yield ""
     yield "## Quality: the metrics port of `web`, read from the store"
     yield ""
-    yield "Weighted sums are what rates are computed from (docs/sampling.md). They never reset: use differences, not"
-    yield "`rate()` or `increase()`, which take a restored store for a burst."
+    yield "Weighted sums are what rates are computed from (docs/sampling.md). They never reset: use differences,"
+    yield "not `rate()` or `increase()`, which take a restored store for a burst."
     yield ""
     yield from _table(QUALITY)
     yield ""

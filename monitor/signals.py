@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from monitor.contrast import Line, contrasts
+from monitor.contrast import Line, asks_for, contrasts, takes
 from monitor.session import Session, SessionTurn
 
 
@@ -88,14 +88,22 @@ def looks_like_correction(text: str, reply_before: str | None, earlier: Sequence
     it is an answer.
     """
     text = _plain(text)
-    if _AMENDS.search(text):
+    if _amends(text, reply_before):
         return True
     if reply_before is None or _closes(reply_before):
         return False
     reply = _plain(reply_before)
-    if _denies(text) or bool(_REPLACES.search(text) and _PUTS_FORWARD.search(reply)):
+    if _denies(text) or (_REPLACES.search(text) and _PUTS_FORWARD.search(reply)):
         return True
     return contrasts(text, reply, earlier)
+
+
+def _amends(text: str, reply: str | None) -> bool:
+    if _AMENDS.search(text):
+        return True
+    if not _ANSWERS_OR_AMENDS.search(text):
+        return False
+    return reply is None or not (asks_for(reply) or _closes(reply) or takes(text))
 
 
 def is_pushback(text: str) -> bool:
@@ -131,7 +139,7 @@ def _plain(text: str) -> str:
 
 def _denies(text: str) -> bool:
     match = _NO.match(text)
-    if match is None:
+    if match is None or _EXCLAIMS.match(text):
         return False
     rest = text[match.end() :]
     return not _DECLINES.match(rest) and bool(_SUBSTANCE.search(rest))
@@ -168,8 +176,8 @@ _AMENDS: Final = _any(
     rf"\b{_IT} (?:(?:still|just|actually|completely|all) )?(?:wrong|incorrect|mistaken|not (?:right|correct"
     r"|true|accurate))\b",
     r"\bthat isn't (?:right|correct|true|what)\b|\bthat's not (?:it|the|my|what|how)\b",
-    r"\byou (?:got|have|had|wrote|put|are using|keep using|used|misunderstood|misread"
-    r"|misheard)\b[^.?!]{0,60}\b(?:wrong|old|incorrectly|me|it)\b",
+    r"\byou (?:got|have|had|wrote|put|are using|keep using|used)\b[^.?!]{0,60}\b(?:wrong|(?:the|my) old|incorrectly)\b",
+    r"\byou (?:misunderstood|misread|misheard)\b",
     r"\b(?:wrong|incorrect) (?:one|date|day|time|name|number|address|place|person|city|amount|order|size"
     r"|colou?r|item|unit|value|version)\b",
     r"\b(?:scratch|strike|disregard|ignore|forget) (?:that|this|it|what i said|my (?:last|previous|earlier))\b",
@@ -178,21 +186,29 @@ _AMENDS: Final = _any(
     r"\b(?:changed|change) my mind\b|\bon second thoughts?\b|\bcome to think of it\b",
     r"\b(?:change|switch|move|correct|update|modify|amend|revise|adjust|edit|rename|reschedule|push|set)"
     r" (?:it|that|this|them|those|the|my|our)\b[^.?!]{0,60}?\b(?:to|from|into|as)\b",
-    r"\bmake (?:it|that|this|them|the)\b(?! (?:sure|work|stop|happen|easy|quick))",
     r"\binstead\b(?! of\b[^.?!]*\?)",
-    r"\bi(?:'d| would)? (?:rather|prefer)\b|\brather than\b",
-    r"\b(?:it|that|this|the [\w ]{1,30}|my [\w ]{1,30}) (?:should(?:'ve| have)? (?:be|been|say|read)"
-    r"|is supposed to be|needs to be)\b",
     r"\b(?:it's|it is|it was|i'm|we're|they're|he's|she's|that's) not [^.?!]{1,60}?[,;.] ?(?:but|it's|it is"
     r"|it was|i'm|that's|rather|its)\b",
     r"\bnot [^,.?!]{1,40},? but (?!also|only)",
-    r"[\w'\"], not (?!yet|sure|now|really|too|so|very|that|much|bad|at|a problem|to mention)[\w'\"]",
     r"\b(?:don't|do not|stop|quit) (?:use|using|call|calling|send|sending|book|booking|include|including|add"
     r"|adding)\b",
+    r"[.!?] (?:oh,? )?wait\b[\s,.!-]*(?!that's|that is|what|how|is|are|can|did|do|my|i almost|for)\w",
     r"\bno longer\b|\bnot any ?more\b|\bthere's been a change\b",
-    rf"^\W*{_LEAD}(?:wait|hold on|hang on|oops|whoops|my bad|apologies|on reflection)\b[\s,.!-]*\S",
+    rf"^\W*{_LEAD}(?:wait|hold on|hang on|oops|whoops|my bad|apologies|on reflection)\b"
+    r"[\s,.!-]*(?!that's|that is|what|how|is|are|can|my|i almost)\w",
     rf"^\W*{_LEAD}actually\b(?!,? (?:that's (?:all|it|fine|great|good)|yes|yeah|thank|thanks|no thank))",
     r"[,.;!] ?actually,? (?:i|it|it's|let's|make|we|the|my|can|could|no)\b",
+)
+
+# Wording that amends, but answers as well: what should it be? Make it 6.
+_ANSWERS_OR_AMENDS: Final = _any(
+    r"(?<!can't )(?<!cannot )(?<!couldn't )(?<!won't )(?<!i'll )(?<!not )\bmake (?:it|that|this|them|the)\b"
+    r"(?! (?:sure|work|stop|happen|easy|quick|in time|on time|there|home))",
+    r"[\w'\"], not (?!yet|sure|now|really|too|so|very|that|much|bad|at|a problem|to mention)[\w'\"]",
+    r"\bchange (?:in|of) plans?\b|\bactually (?:wants?|needs?|prefers?|going to be|is|was)\b|\b(?:is|was|are) actually\b",
+    r"\bi(?:'d| would)? (?:rather|prefer)\b|\brather than\b",
+    r"\b(?:it|that|this|the [\w ]{1,30}|my [\w ]{1,30}) (?:should(?:'ve| have)? (?:be|been|say|read)"
+    r"|is supposed to be|needs to be)\b",
 )
 
 # "No, ..." denies, unless it declines an offer.
@@ -205,17 +221,20 @@ _DECLINES: Final = re.compile(
     r"|way\b|"
     r"rush|at (?:all|the moment)|right now|preference|particular|it(?:'s| is) (?:fine|ok|okay|good|great|all)|"
     r"this is (?:fine|good|all|it)|i don't (?:need|want|have|think|know|care)|i do not (?:need|want|have|think)|"
-    r"all (?:good|set|done)|just that|longer|hurry|good\b|i (?:think )?(?:that|this) is)",
+    r"(?:that's |that is )?enough|at (?:this|present)|keep|go ahead|i(?:'m| am) not|i(?: do not| don't| didn't|'ve got"
+    r"| have| got)\W*$|i got\b|all (?:good|set|done)|just that|longer|hurry|good\b|i (?:think )?(?:that|this) is)",
     re.IGNORECASE,
 )
+# "Oh no!" deplores.
+_EXCLAIMS: Final = re.compile(r"\W*(?:oh+|ah+|uh)\W+no+\W*[,.!]", re.IGNORECASE)
 _SUBSTANCE: Final = re.compile(r"\d|\w+\W+\w+|\b[A-Z][a-z]+")
 
 # Asking for one thing in place of another corrects only something that was put forward for confirmation.
 _REPLACES: Final = _any(
-    r"\b(?:please |let's |could you |can you )?(?:change|switch|try|use|go with|do) [^.?!]{0,40}\b(?:to|for|at)\b",
+    r"\b(?:please |let's |could you |can you )?(?:change|switch|try(?! to)|use|go with|(?<!to )(?<!i )do(?! you| not| it)) [^.?!]{0,40}\b(?:to|for|at)\b",
     r"\b(?:the|my|our) [\w ]{1,30} (?:is|are|was|were) [^.?!]*\bnot\b",
     r"\bsorry\b[^.?!]{0,20}\bi (?:need|want|have to|wanted|should)\b",
-    r"\bi (?:just )?(?:realized|realised|remembered|noticed|forgot)\b",
+    r"\bi (?:just )?(?:realized|realised|remembered|remember now|noticed|forgot(?! (?:to|how|what|my|the)\b))\b",
 )
 _PUTS_FORWARD: Final = _any(
     r"\bconfirm",

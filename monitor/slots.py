@@ -22,14 +22,18 @@ class Filler(msgspec.Struct, kw_only=True, frozen=True):
     def agrees(self, other: Filler) -> bool:
         """Say whether both may name one thing: "Hyatt" and "Hyatt Hotel" do, "Hyatt Hotel" and "Ritz Hotel" don't."""
         mine, others = self._own(), other._own()
-        return any(same(one, two) for one in mine for two in others)
+        return _all_in(mine, others) or _all_in(others, mine)
 
     def fits(self, other: Filler) -> bool:
         """Say whether this may stand in the place of another: a bare number may be a count of anything."""
         if self.slot == other.slot:
             return self.slot != "date" or _one_form(self.tokens[0], other.tokens[0])
-        bare = self.slot in _BARE and other.slot.startswith(_BARE[self.slot])
-        return bare or (other.slot in _BARE and self.slot.startswith(_BARE[other.slot]))
+        if self.slot in _BARE and other.slot.startswith(_BARE[self.slot]):
+            return True
+        # "a table for two" is of people; nothing else can be told of a bare number.
+        return (self.slot, other.slot) == ("count:people", "number") or (
+            other.slot == "name" and self.slot.startswith(_BARE["name"])
+        )
 
     def _own(self) -> tuple[Token, ...]:
         own = tuple(token for token in self.tokens if token.key not in _HEADS and token.key not in STOP_WORDS)
@@ -55,15 +59,47 @@ def _fillers(text: str, tokens: Sequence[Token]) -> Iterator[Filler]:
             yield Filler(slot=token.kind, tokens=(token,))
         elif token.kind == "number":
             yield Filler(slot=_number_slot(text, tokens, at), tokens=(token,))
-        elif token.key in _TITLES and at + 1 < len(tokens) and tokens[at + 1].content:
+        elif _is_title(text, tokens, at):
             after = at + 2
             yield Filler(slot=f"title:{_TITLES[token.key]}", tokens=(tokens[at + 1],))
         elif (kind := class_of(token)) is not None and not token.strong:
             yield Filler(slot=kind, tokens=(token,))
-        elif token.strong:
+        elif _is_name(text, tokens, at):
             run = _proper_run(text, tokens, at)
             after = at + len(run)
             yield Filler(slot=_name_slot(tokens, at), tokens=tuple(run))
+        elif _modifies(text, tokens, at):
+            yield Filler(slot=f"head:{tokens[at + 1].key}", tokens=(token,))
+
+
+def _is_title(text: str, tokens: Sequence[Token], at: int) -> bool:
+    """Tell "Dr. Morgan" and "dr morgan" from "my doctor's name"."""
+    token = tokens[at]
+    if token.key not in _TITLES or at + 1 == len(tokens) or not tokens[at + 1].content:
+        return False
+    following = tokens[at + 1]
+    return text[following.start].isupper() or (len(token.key) < _ID and token.end - token.start == len(token.key))
+
+
+def _is_name(text: str, tokens: Sequence[Token], at: int) -> bool:
+    """Tell a name by its capital; at the start of a text by what follows as well."""
+    token = tokens[at]
+    if token.end - token.start == 1:
+        return False
+    if token.strong or at or not (text[token.start].isupper() and token.content and len(tokens) > 1):
+        return token.strong and token.key not in _NO_NAMES
+    following = tokens[1]
+    if following.kind != "word":
+        return False
+    return following.key in _AFTER_NAMES or (following.strong and text[token.end : following.start] == " ")
+
+
+def _modifies(text: str, tokens: Sequence[Token], at: int) -> bool:
+    """Say whether a word tells which one of the thing that the next word names: "oat milk", "north gate"."""
+    if at + 1 == len(tokens) or not tokens[at].content or tokens[at].key in _VERBS:
+        return False
+    head = tokens[at + 1]
+    return head.kind == "word" and head.content and text[tokens[at].end : head.start] == " "
 
 
 def _number_slot(text: str, tokens: Sequence[Token], at: int) -> str:
@@ -99,7 +135,7 @@ def _words_after(text: str, tokens: Sequence[Token], at: int) -> list[str]:
 def _proper_run(text: str, tokens: Sequence[Token], at: int) -> list[Token]:
     run = [tokens[at]]
     for token in tokens[at + 1 :]:
-        if not (token.strong and token.kind in {"word", "number"} and text[run[-1].end : token.start] in _GAPS):
+        if not (token.strong and token.kind == "word" and text[run[-1].end : token.start] in _GAPS):
             break
         run.append(token)
     return run
@@ -114,18 +150,30 @@ def _name_slot(tokens: Sequence[Token], at: int) -> str:
     return "name"
 
 
+def _all_in(some: Sequence[Token], others: Sequence[Token]) -> bool:
+    return all(any(same(one, two) for two in others) for one in some)
+
+
 def _one_form(one: Token, other: Token) -> bool:
     """Say whether two dates are told in one way: "Thursday" and "March 3rd" may be the same day."""
     return one.key.isdigit() == other.key.isdigit()
 
 
 _ID: Final = 3
+_NO_NAMES: Final = frozenset({"id", "pin", "asap", "am", "pm", "eta", "faq", "omg", "lol", "usd", "eur"})
+_AFTER_NAMES: Final = frozenset({"is", "please", "instead"})
+_VERBS: Final = frozenset(
+    """
+    book booked reserve reserved order ordered play cancel canceled cancelled find found buy rent schedule scheduled add
+    added need require pay charge bring call email deliver delivered return includ include including noted bought
+    """.split()  # noqa: SIM905 - a list of words reads best as words
+)
 _GAPS: Final = frozenset({" ", "-", " & ", "'", ". ", ", "})
 _SIGNS: Final = frozenset({"$", "\u20ac", "\u00a3"})
 _ARTICLES: Final = frozenset({"the", "a", "an", "my", "our", "your"})
-_PLACES: Final = frozenset({"to", "from", "in", "at", "with", "on", "for"})
+_PLACES: Final = frozenset({"to", "from", "in", "at", "with", "on", "for", "near", "by", "under", "of", "via", "about", "before", "after", "until"})
 # A bare value may be any of these.
-_BARE: Final = {"number": ("count:",), "id": ("id:", "count:")}
+_BARE: Final = {"number": ("count:",), "id": ("id:", "count:"), "name": ("place:", "title:")}
 _TITLES: Final = {"dr": "dr", "doctor": "dr", "mr": "mr", "mrs": "mrs", "ms": "ms", "professor": "prof"}
 _MONEY: Final = frozenset({"dollar", "buck", "euro", "eur", "usd", "pound", "gbp", "cent", "credit"})
 _PEOPLE: Final = frozenset(

@@ -98,6 +98,7 @@ def value_of(text: str, tokens: Sequence[Token]) -> Value:
 
 
 _LONG: Final = 3
+_EXACT: Final = 5
 _JOINS: Final = re.compile(r"[\s'\"&.,-]{0,3}(?:(?:of|the|and|de|at|in|la|y)\s+)?", re.IGNORECASE)
 
 _ONES: Final = (
@@ -114,23 +115,50 @@ _MONTHS: Final = (
 )  # fmt: skip
 _DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
+_TENS: Final = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_ORDINALS: Final = (
+    "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh",
+    "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth",
+    "twentieth",
+)  # fmt: skip
+_ORDINAL_DAYS: Final = {word: day for day, word in enumerate(_ORDINALS, 1)} | {"thirtieth": 30, "thirty-first": 31} | {
+    f"twenty-{word}": 20 + day for day, word in enumerate(_ORDINALS[:9], 1)
+}  # fmt: skip
+
+_ORD: Final = rf"(?:(?:twenty|thirty)[-\s](?:{'|'.join(_ORDINALS[:9])})|{'|'.join(_ORDINALS)}|thirtieth)"
+_BELOW_100: Final = rf"(?:(?:{'|'.join(_TENS)})(?:[-\s](?:{'|'.join(_ONES[1:10])}))?|{'|'.join(reversed(_ONES[1:]))})"
+# What may follow the hour of "at 5": anything but what it could be a number of.
+_NO_UNIT: Final = (
+    r"(?=\s*(?:$|[,;!?)]|\.(?!\d)|\b(?:and|or|but|please|instead|on|for|in|then|today|tonight|tomorrow|sharp|not|because"
+    r"|if|with|is|would|will|works?|sounds?)\b))"
+)
 _NUM: Final = rf"(?:\d{{1,2}}|{'|'.join(_ONES[1:13])})"
 _MERIDIEM: Final = r"(?:[ap]\.?\s?m\b\.?|in\sthe\s(?:morning|afternoon|evening)|at\snight)"
 _MONTH: Final = rf"(?:{'|'.join(f'{month}|{month[:3]}' for month in _MONTHS)})\b\.?"
 _TOKEN: Final = re.compile(
     rf"""
-    (?P<clock>\b(?P<hour>\d{{1,2}}):(?P<minute>\d{{2}})(?::\d{{2}})?(?:\s*(?P<m1>{_MERIDIEM}))?)
+    (?P<clock>\b(?P<hour>\d{{1,2}})(?::|\.(?=\d\d\s*[ap]\.?\s?m\b))(?P<minute>\d{{2}})(?::\d{{2}})?(?:\s*(?P<m1>{_MERIDIEM}))?)
   | (?P<spoken>\b(?P<part>half|quarter)\s(?P<side>past|to)\s(?P<h3>{_NUM})\b(?:\s*(?P<m3>{_MERIDIEM}))?)
   | (?P<hours>\b(?P<h2>{_NUM})(?:\s*o'clock)?\s*(?P<m2>{_MERIDIEM}))
+  | (?P<minutes>\b(?P<m5>five|ten|twenty|twenty-five|\d{{1,2}})(?:\sminutes)?\s(?P<side5>past|to)\s(?P<h5>{_NUM})\b
+      (?:\s*(?P<m4>{_MERIDIEM})|(?=\s*(?:$|[,.;!?]|please|instead))))
+  | (?P<digits>\b(?P<h6>{_NUM})\s(?P<m6>fifteen|thirty|forty-five)\b(?:\s*(?P<m7>{_MERIDIEM}))?)
+  | (?P<athour>(?<=\bat\s)(?P<h7>2[0-4]|1?\d|{"|".join(_ONES[1:13])})\b{_NO_UNIT})
   | (?P<oclock>\b(?P<h4>{_NUM})\s*o'clock)
   | (?P<noon>\b(?:noon|midday|midnight)\b)
   | (?P<iso>\b\d{{4}}-(?P<im>\d{{2}})-(?P<id>\d{{2}})\b)
   | (?P<slash>\b(?P<sm>\d{{1,2}})/(?P<sd>\d{{1,2}})(?:/\d{{2,4}})?\b)
   | (?P<monthday>\b(?P<mm>{_MONTH})\s(?:the\s)?(?P<md>\d{{1,2}})(?:st|nd|rd|th)?\b(?!:))
   | (?P<daymonth>\b(?P<dd>\d{{1,2}})(?:st|nd|rd|th)?\s(?:of\s)?(?P<dm>{_MONTH}))
+  | (?P<spelledday>\b(?P<sm1>{_MONTH})\s(?:the\s)?(?P<sd1>{_ORD})\b
+      |\b(?P<sd2>{_ORD})\s(?:of\s)?(?P<sm2>{_MONTH})
+      |(?<=\bthe\s)(?P<sd3>{_ORD})\b(?=\s*(?:$|[,.;!?]|please|instead|would|works|then)))
   | (?P<ordinal>\b(?P<od>\d{{1,2}})(?:st|nd|rd|th)\b)
   | (?P<weekday>\b(?:(?:next|this|coming|last)\s)?(?P<wd>{"|".join(_DAYS)})\b)
-  | (?P<relative>\b(?:today|tonight|tomorrow|yesterday)\b)
+  | (?P<relative>\b(?:day\safter\stomorrow|today|tonight|tomorrow|yesterday)\b)
+  | (?P<spelled>\b(?:(?P<big>a|{_BELOW_100})\s(?P<scale>hundred|thousand)(?:\s(?:and\s)?(?P<rest>{_BELOW_100}))?
+      |(?P<ten>{"|".join(_TENS)})[-\s](?P<unit>{"|".join(_ONES[1:10])}))\b)
+  | (?P<thousands>\b(?P<k>\d+(?:\.\d+)?)k\b)
   | (?P<number>\b\d[\d,]*(?:\.\d+)?\b)
   | (?P<word>[^\W\d_][\w&]*(?:['\u2019-][\w&]+)*|\w+)
     """,
@@ -186,7 +214,23 @@ def _typed(match: re.Match[str]) -> tuple[Kind, str, str]:
     if match["number"] is not None:
         digits = match["number"].replace(",", "")
         return "number", digits.rstrip("0").rstrip(".") if "." in digits else (digits.lstrip("0") or "0"), ""
+    if match["thousands"] is not None:
+        return "number", f"{float(match['k']) * 1000:g}" if len(match["k"]) < _EXACT else match["k"], ""
+    if match["spelled"] is not None:
+        return "number", str(_spelled(match)), ""
     return _time(match) or _date(match)
+
+
+def _spelled(match: re.Match[str]) -> int:
+    if match["ten"] is not None:
+        return _below_100(match["ten"]) + _below_100(match["unit"])
+    scale = _NUMBERS[match["scale"].casefold()]
+    big = 1 if match["big"].casefold() == "a" else _below_100(match["big"])
+    return big * scale + (_below_100(match["rest"]) if match["rest"] else 0)
+
+
+def _below_100(words: str) -> int:
+    return sum(_NUMBERS[word] for word in re.split(r"[-\s]", words.casefold()))
 
 
 def _time(match: re.Match[str]) -> tuple[Kind, str, str] | None:
@@ -201,6 +245,18 @@ def _time(match: re.Match[str]) -> tuple[Kind, str, str] | None:
         )
     if match["hours"] is not None:
         return _at(_count(match["h2"]), 0, match["m2"])
+    if match["minutes"] is not None:
+        minute = _below_100(match["m5"]) if not match["m5"].isdigit() else int(match["m5"]) % 60
+        hour = _count(match["h5"])
+        return (
+            _at(hour, minute, match["m4"])
+            if match["side5"].casefold() == "past"
+            else _at(hour - 1, 60 - minute, match["m4"])
+        )
+    if match["digits"] is not None:
+        return _at(_count(match["h6"]), _below_100(match["m6"]), match["m7"])
+    if match["athour"] is not None:
+        return _at(_count(match["h7"]), 0, None)
     if match["oclock"] is not None:
         return _at(_count(match["h4"]), 0, None)
     if match["noon"] is not None:
@@ -223,11 +279,15 @@ def _date(match: re.Match[str]) -> tuple[Kind, str, str]:
     for month, day in (("mm", "md"), ("dm", "dd")):
         if match[month] is not None:
             return "date", str(int(match[day])), _month(match[month])
+    if match["spelledday"] is not None:
+        day = match["sd1"] or match["sd2"] or match["sd3"]
+        month = match["sm1"] or match["sm2"]
+        return "date", str(_ORDINAL_DAYS[re.sub(r"\s", "-", day.casefold())]), _month(month) if month else ""
     if match["od"] is not None:
         return "date", str(int(match["od"])), ""
     if match["wd"] is not None:
         return "date", match["wd"].casefold(), ""
-    return "date", match["relative"].casefold(), ""
+    return "date", " ".join(match["relative"].casefold().split()), ""
 
 
 def _month(name: str) -> str:

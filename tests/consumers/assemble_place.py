@@ -144,7 +144,9 @@ class AssemblePlace:
 
     async def configure(self, topic: str, **configs: str) -> None:
         """Change a topic's settings; dots are written as underscores."""
-        changed = {name.replace("_", "."): value for name, value in configs.items()}
+        # What is left out of this call goes back to the broker's default.
+        kept = next(spec.configs for spec in topics.topic_specs(self.settings) if spec.name == topic)
+        changed = kept | {name.replace("_", "."): value for name, value in configs.items()}
         async with self.admin() as client:
             await client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, changed)])
         await asyncio.sleep(0.5)  # the controller answers before the broker has heard of it

@@ -17,6 +17,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
 from aiokafka.admin.new_partitions import NewPartitions
+from aiokafka.errors import InvalidTimestampError
 from aiokafka.structs import OffsetAndMetadata
 
 from consumers.assemble import METERS, Assemble
@@ -235,6 +236,25 @@ async def test_a_missing_topic_is_one_clear_error(kafka: KafkaBroker, topic_pref
     with pytest.raises(TopicError, match="is missing; run `backslide topics create`"):
         async with place.running():
             pass
+
+
+async def test_a7_a_finished_session_that_is_refused_ends_it_before_any_commit_passes_it(
+    kafka: KafkaBroker, topic_prefix: str, tmp_path: Path
+) -> None:
+    place = AssemblePlace(kafka, topic_prefix, tmp_path)
+    await place.create()
+    sessions = place.settings.topics.sessions
+    await place.configure(sessions, message_timestamp_before_max_ms="0")  # any time is too old
+    await place.send([turn("s", 0), turn("s", 1), end("s")])
+    with pytest.raises(InvalidTimestampError):
+        async with place.running() as running:
+            await until(running.task.done, 20.0)
+    assert home("s") not in await place.commits()
+    await place.configure(sessions, message_timestamp_before_max_ms=str(2**63 - 1))
+    async with place.running() as running:
+        await until(lambda: running.value("sessions_closed_total", reason="ended") == 1)
+    assert await session_counts(place) == {"s": 1}
+    assert (await place.commits())[home("s")][0] >= 3
 
 
 def talk(sessions: int) -> Iterator[SessionEvent]:
