@@ -8,7 +8,8 @@ Pure, cheap, English; `monitor.signals` counts it as a correction.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -16,11 +17,26 @@ import msgspec
 from monitor.slots import CLASS_WORDS, Filler, fillers
 
 
-class Line(msgspec.Struct, kw_only=True, frozen=True):
+class Line(msgspec.Struct, kw_only=True, frozen=True, dict=True):
     """One turn said before: its text, and whether the user said it."""
 
     text: str
     by_user: bool
+
+    @cached_property
+    def end(self) -> str:
+        """The end of the text: what is asked and summed up stands there."""
+        return self.text[-_LONGEST:]
+
+    @cached_property
+    def said(self) -> tuple[Filler, ...]:
+        """The values in the end of the text."""
+        return fillers(self.end)
+
+    @cached_property
+    def settled(self) -> Sequence[Filler]:
+        """The values that it puts forward: all of a user's."""
+        return self.said if self.by_user else _settled(self.end, self.said)
 
 
 def asks_for(reply: str) -> frozenset[str]:
@@ -32,36 +48,58 @@ def asks_for(reply: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def contrasts(text: str, reply: str, earlier: Sequence[Line] = ()) -> bool:
+def contrasts(text: str, reply: Line, earlier: Sequence[Line] = ()) -> bool:
     """Say whether a user's turn puts another value where the reply, or what was said before it, has one.
 
     `reply` is the assistant's last turn, `earlier` what came before it, the newest first.
     """
     short = len(text) <= _SHORT
-    if len(text) > _LONGEST or not (short or _VALUE.search(text)) or not _speaks_to_it(text, reply):
+    if len(text) > _LONGEST or not (short or _VALUE.search(text)) or _OPENS.search(reply.end):
         return False
-    wished = [item for sentence in _sentences(text) if _wishes(sentence) for item in fillers(_REASONS.sub("", sentence))]
-    asked = asks_for(reply) if wished else frozenset()
-    loose = () if short else _LOOSE[2:] if _CHOOSES.search(text) else _LOOSE
-    free = [item for item in wished if not _answers(item, asked) and not item.slot.startswith(loose)]
+    wished = _wished(text, short=short)
+    if not wished or not _speaks_to_it(text, reply, earlier):
+        return False
+    asked = asks_for(reply.end)
+    free = [item for item in wished if not _answers(item, asked)]
     if not free:
         return False
-    reply = reply[-_LONGEST:]
-    put, said = _settled(reply, facts=bool(_STATES.search(text))), fillers(reply)
-    if any(_replaces(item, put, said) for item in free):
+    put = _settled(reply.end, reply.said, facts=True) if _STATES.search(text) else reply.settled
+    if any(_replaces(item, put, reply.said) for item in free):
         return True
-    if _DECLINES.search(reply) and not _STATES.search(text):
+    if _DECLINES.search(reply.end) and not _STATES.search(text):
         # Another try after a failure is a new wish.
         return False
-    return _amends([item for item in free if item.slot.startswith(_sure(text))], said, earlier)
+    return _amends([item for item in free if item.slot.startswith(_sure(text))], reply.said, earlier)
 
 
-def _speaks_to_it(text: str, reply: str) -> bool:
+def _wished(text: str, *, short: bool) -> list[Filler]:
+    """Give the values that a user's turn states as wanted or right: not those it asks after or reasons with."""
+    loose = () if short else _LOOSE[2:] if _CHOOSES.search(text) else _LOOSE
+    found = [item for item in fillers(text) if not item.slot.startswith(loose)]
+    return _inside(text, found, lambda sentence: not (_INQUIRES.search(sentence) or _THANKS.search(sentence)))
+
+
+def _inside(text: str, items: Sequence[Filler], wanted: Callable[[str], bool]) -> list[Filler]:
+    """Give the items that stand in wanted sentences, before any reason or condition."""
+    kept: list[Filler] = []
+    for match in _SENTENCE.finditer(text) if items else ():
+        start, end = match.span()
+        reason = _REASONS.search(match[0])
+        end = end if reason is None else start + reason.start()
+        inside = [item for item in items if start <= item.tokens[0].start < end]
+        if inside and wanted(match[0]):
+            kept += inside
+    return kept
+
+
+def _speaks_to_it(text: str, reply: Line, earlier: Sequence[Line]) -> bool:
     """Leave out what accepts, adds to what is settled, or starts on something else."""
-    if _ADDS.search(text) or _OPENS.search(reply):
+    if _ADDS.search(text):
         return False
     command = _COMMANDS.search(text)
-    if command is not None and command[1].casefold() not in reply.casefold():
+    if command is not None and not any(
+        command[1].casefold() in line.text.casefold() for line in (reply, *earlier)
+    ):
         return False
     return not takes(text)
 
@@ -71,19 +109,14 @@ def takes(text: str) -> bool:
     return _ACCEPTS.search(text) is not None and _LIMITS.search(text) is None
 
 
-def _wishes(sentence: str) -> bool:
-    return not _INQUIRES.search(sentence) and not _THANKS.search(sentence)
-
-
 def _amends(wished: Sequence[Filler], said: Sequence[Filler], earlier: Sequence[Line]) -> bool:
     """Compare with what was settled before the last reply: the newest word on a slot is what counts."""
     for line in earlier:
         if not wished:
             return False
-        stated = fillers(line.text[:_LONGEST]) if line.by_user else _settled(line.text[:_LONGEST])
-        if any(_replaces(item, stated, said) for item in wished):
+        if any(_replaces(item, line.settled, said) for item in wished):
             return True
-        slots = {item.slot for item in stated}
+        slots = {item.slot for item in line.settled}
         wished = [item for item in wished if item.slot not in slots]
     return False
 
@@ -106,16 +139,18 @@ def _replaces(item: Filler, put: Sequence[Filler], said: Sequence[Filler]) -> bo
     return 0 < len(rivals) < _LIST and not any(item.agrees(other) for other in rivals)
 
 
-def _settled(text: str, *, facts: bool = False) -> list[Filler]:
+def _settled(text: str, said: Sequence[Filler], *, facts: bool = False) -> list[Filler]:
     """Give what an assistant's turn puts forward: no choices, nothing that it declines, facts only if wanted."""
-    return [
-        item
-        for sentence in _sentences(text)
-        if (facts or _SETTLES.search(sentence))
-        and not _DECLINES.search(sentence)
-        and not _CHOICE.search(sentence)
-        for item in fillers(sentence)
-    ]
+    return _inside(text, said, lambda sentence: _settles(sentence, facts=facts))
+
+
+def _settles(sentence: str, *, facts: bool) -> bool:
+    if not (facts or _SETTLES.search(sentence)):
+        # An echo: "Friday at five."
+        bare = len(sentence) <= _ECHO and sentence.count(" ") <= _ECHO_WORDS and not _SAYS_MORE.search(sentence)
+        if not bare:
+            return False
+    return not _DECLINES.search(sentence) and not _CHOICE.search(sentence)
 
 
 def _answers(item: Filler, asked: frozenset[str]) -> bool:
@@ -131,6 +166,8 @@ _LONGEST: Final = 600
 _SHORT: Final = 60
 _TERSE: Final = 40
 _LIST: Final = 3
+_ECHO: Final = 30
+_ECHO_WORDS: Final = 4
 
 _TYPED: Final = ("time", "date", "money")
 # What only a short turn is trusted with; a name also where the user chooses.
@@ -181,7 +218,7 @@ _INQUIRES: Final = _any(
     r"|i(?:'m| am) (?:looking|searching))\b",
     r"\b(?:find|looking for|search for|recommend|suggest)\b",
 )
-_NAMES_ITSELF: Final = re.compile(r"\bname(?:'s| is| was)\b", re.IGNORECASE)
+_NAMES_ITSELF: Final = re.compile(r"\b(?:the|my) name(?:'s| is| was)\b", re.IGNORECASE)
 # A command is of what was said before if its verb is.
 _COMMANDS: Final = re.compile(
     r"^\W*(?:(?:please|then|now|and|so)\b\W*)*(transfer|book|buy|order|play|call|send|ship|pay|schedule|plan|add|get|give"
@@ -192,7 +229,7 @@ _CHOOSES: Final = _any(
     r"\b(?:let'?s|go(?:ing)? with|try|take|choose|switch|change|use|recommend\w*|can we|could we|prefer|stay at)\b"
 )
 # Reasons and conditions are no wishes.
-_REASONS: Final = re.compile(r"\b(?:because|since|if|unless|in case|so that)\b.*", re.IGNORECASE | re.DOTALL)
+_REASONS: Final = re.compile(r"\b(?:because|since|if|unless|in case|(?<=\w )so that)\b.*", re.IGNORECASE | re.DOTALL)
 _STATES: Final = re.compile(
     r"(?:^|[,.!;])\W*(?:(?:but|sorry|oh|um+|hm+|er+|well|actually)\b\W*)*(?:it's|its|it is|it was|it will|they're|they are|(?:my|the) [\w ]{1,20} (?:is|was)(?: actually)?)\b",
     re.IGNORECASE,
@@ -254,9 +291,10 @@ _SETTLES: Final = _any(
     r"|understood|got it|here(?:'s| is| are))\b",
     r"^\W*(?:so|great|ok(?:ay)?|sure|perfect|al(?:l )?right|done|right|certainly|of course|absolutely|thanks"
     r"|thank you|very well|good|no problem|wonderful|excellent|lovely)\b",
-    r"\bthen[.!?]*\s*$",
+    r"\b(?:then|ok(?:ay)?|noted|it is|got it|done|coming up|thanks)[.!]*\s*$",
 )
 # What it declines, offers to choose from or asks for isn't settled.
+_SAYS_MORE: Final = _any(r"\?|\b(?:is|are|was|costs?|takes?|opens?|closes?|has|have|leaves?|starts?|ends?)\b")
 _DECLINES: Final = _any(
     r"\b(?:not available|unavailable|not able|couldn't|could not|can't|cannot|unable|(?:there (?:is|are)|i see|i have) no|no (?:tables?|rooms?|seats?"
     r"|availability|flights?|longer)|failed|unsuccessful|sold out|fully booked|not possible|doesn't have|don't have)\b"

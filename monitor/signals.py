@@ -76,34 +76,36 @@ def correction_turns(session: Session) -> tuple[int, ...]:
     return tuple(
         turn.index
         for turn, before, earlier in _with_what_was_said(session.turns)
-        if turn.turn_id in named or (turn.index > 0 and looks_like_correction(turn.text, before, earlier))
+        if turn.turn_id in named or (turn.index > 0 and _corrects(turn.text, before, earlier))
     )
 
 
-def looks_like_correction(text: str, reply_before: str | None, earlier: Sequence[Line] = ()) -> bool:
+def looks_like_correction(text: str, reply_before: str | None) -> bool:
     """Say whether a user's words correct something said before; `reply_before` is the assistant's last turn.
 
-    By wording, or by stating another value than was put forward in that turn or in `earlier` ones, the newest
-    first. A bare "no" corrects only what the assistant put forward as a fact or a plan; after an offer of more help
-    it is an answer.
+    By wording, or by stating another value than that turn puts forward. A bare "no" corrects only what the
+    assistant put forward as a fact or a plan; after an offer of more help it is an answer.
     """
+    return _corrects(text, None if reply_before is None else Line(text=_plain(reply_before), by_user=False), ())
+
+
+def _corrects(text: str, reply: Line | None, earlier: Sequence[Line]) -> bool:
     text = _plain(text)
-    if _amends(text, reply_before):
+    if _amends(text, reply):
         return True
-    if reply_before is None or _closes(reply_before):
+    if reply is None or _closes(reply.text):
         return False
-    reply = _plain(reply_before)
-    if _denies(text) or (_REPLACES.search(text) and _PUTS_FORWARD.search(reply)):
+    if _denies(text) or (_REPLACES.search(text) and _PUTS_FORWARD.search(reply.text)):
         return True
     return contrasts(text, reply, earlier)
 
 
-def _amends(text: str, reply: str | None) -> bool:
+def _amends(text: str, reply: Line | None) -> bool:
     if _AMENDS.search(text):
         return True
     if not _ANSWERS_OR_AMENDS.search(text):
         return False
-    return reply is None or not (asks_for(reply) or _closes(reply) or takes(text))
+    return reply is None or not (asks_for(reply.text) or _closes(reply.text) or takes(text))
 
 
 def is_pushback(text: str) -> bool:
@@ -118,16 +120,16 @@ def is_refusal(text: str) -> bool:
 
 def _with_what_was_said(
     turns: Iterable[SessionTurn],
-) -> Iterator[tuple[SessionTurn, str | None, Sequence[Line]]]:
+) -> Iterator[tuple[SessionTurn, Line | None, Sequence[Line]]]:
     """Give each user turn with the assistant's last turn and what came before that, the newest first."""
     said: deque[Line] = deque(maxlen=_LOOK_BACK)
     reply: Line | None = None
     for turn in turns:
         if turn.role not in {"user", "assistant"}:
             continue
-        line = Line(text=turn.text, by_user=turn.role == "user")
+        line = Line(text=_plain(turn.text), by_user=turn.role == "user")
         if line.by_user:
-            yield turn, None if reply is None else reply.text, tuple(one for one in said if one is not reply)
+            yield turn, reply, tuple(one for one in said if one is not reply)
         else:
             reply = line
         said.appendleft(line)
@@ -146,7 +148,7 @@ def _denies(text: str) -> bool:
 
 
 def _closes(reply: str) -> bool:
-    return bool(_OFFERS_MORE.search(_plain(reply)))
+    return bool(_OFFERS_MORE.search(reply))
 
 
 def _any(*patterns: str) -> re.Pattern[str]:

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from monitor.values import STOP_WORDS, Token, same, scan
+from monitor.values import STOP_WORDS, Token, Value, same, scan
 
 
 class Filler(msgspec.Struct, kw_only=True, frozen=True):
@@ -42,7 +42,21 @@ class Filler(msgspec.Struct, kw_only=True, frozen=True):
 
 def fillers(text: str) -> tuple[Filler, ...]:
     """Give the values of a text, each in its slot, in order."""
-    return tuple(_fillers(text, scan(text)))
+    return fill(text, scan(text))
+
+
+def fill(text: str, tokens: Sequence[Token]) -> tuple[Filler, ...]:
+    """Give the values among the tokens of a text, each in its slot, in order."""
+    return tuple(_fillers(text, tokens))
+
+
+def distinct(value: Value, other: Value) -> tuple[Token, ...]:
+    """Give the tokens that set a value apart from another: no heads ("Inn"), nothing that both have."""
+    return tuple(
+        token
+        for token in value.tokens
+        if token.content and token.key not in _HEADS and not any(same(token, two) for two in other.tokens)
+    )
 
 
 def class_of(token: Token) -> str | None:
@@ -58,18 +72,43 @@ def _fillers(text: str, tokens: Sequence[Token]) -> Iterator[Filler]:
         if token.kind in {"time", "date"}:
             yield Filler(slot=token.kind, tokens=(token,))
         elif token.kind == "number":
+            if _in_name(text, tokens, at):
+                continue
             yield Filler(slot=_number_slot(text, tokens, at), tokens=(token,))
+        elif _is_size(text, tokens, at):
+            yield Filler(slot="size", tokens=(token,))
         elif _is_title(text, tokens, at):
             after = at + 2
             yield Filler(slot=f"title:{_TITLES[token.key]}", tokens=(tokens[at + 1],))
-        elif (kind := class_of(token)) is not None and not token.strong:
+        elif (kind := class_of(token)) is not None and len(_proper_run(text, tokens, at)) == 1:
             yield Filler(slot=kind, tokens=(token,))
         elif _is_name(text, tokens, at):
             run = _proper_run(text, tokens, at)
             after = at + len(run)
             yield Filler(slot=_name_slot(tokens, at), tokens=tuple(run))
+            if after < len(tokens) and _heads(text, run[-1], tokens[after]):
+                yield Filler(slot=f"head:{tokens[after].key}", tokens=tuple(run))
         elif _modifies(text, tokens, at):
             yield Filler(slot=f"head:{tokens[at + 1].key}", tokens=(token,))
+
+
+def _in_name(text: str, tokens: Sequence[Token], at: int) -> bool:
+    """Say whether a small number belongs to the name before it: "Route 66", not "flight 212"."""
+    before = tokens[at - 1] if at else None
+    return (
+        before is not None
+        and before.kind == "word"
+        and before.strong
+        and len(tokens[at].key) < _ID
+        and text[before.end : tokens[at].start] == " "
+    )
+
+
+def _is_size(text: str, tokens: Sequence[Token], at: int) -> bool:
+    """Tell the L of "size L", and an XL anywhere."""
+    token = tokens[at]
+    after_size = at > 0 and tokens[at - 1].key == "size"
+    return token.key in _SIZES or (after_size and token.end - token.start == 1 and text[token.start].isupper())
 
 
 def _is_title(text: str, tokens: Sequence[Token], at: int) -> bool:
@@ -98,8 +137,12 @@ def _modifies(text: str, tokens: Sequence[Token], at: int) -> bool:
     """Say whether a word tells which one of the thing that the next word names: "oat milk", "north gate"."""
     if at + 1 == len(tokens) or not tokens[at].content or tokens[at].key in _VERBS:
         return False
-    head = tokens[at + 1]
-    return head.kind == "word" and head.content and text[tokens[at].end : head.start] == " "
+    return _heads(text, tokens[at], tokens[at + 1])
+
+
+def _heads(text: str, modifier: Token, head: Token) -> bool:
+    plain = head.kind == "word" and head.content and text[head.start].islower()
+    return plain and text[modifier.end : head.start] == " "
 
 
 def _number_slot(text: str, tokens: Sequence[Token], at: int) -> str:
@@ -107,27 +150,27 @@ def _number_slot(text: str, tokens: Sequence[Token], at: int) -> str:
     if text[max(0, token.start - 1) : token.start] in _SIGNS:
         return "money"
     following = _words_after(text, tokens, at)
-    if following and following[0] in _MONEY:
+    if following and following[0][0] in _MONEY:
         return "money"
-    people = next((key for key in following if key in _PEOPLE), None)
-    if people is not None:
+    if any(key in _PEOPLE for key, _ in following):
         return "count:people"
     if following:
-        return f"count:{following[0]}"
+        many = (key for key, plural in following if plural)
+        return f"count:{next(many, following[0][0])}"
     if len(token.key) >= _ID:
         named = next((other.key for other in reversed(tokens[max(0, at - 5) : at]) if other.key in _IDS), None)
         return f"id:{named}" if named else "id"
     return "number"
 
 
-def _words_after(text: str, tokens: Sequence[Token], at: int) -> list[str]:
-    """Give the one or two content words that directly follow a number: its unit, perhaps after an adjective."""
-    found: list[str] = []
+def _words_after(text: str, tokens: Sequence[Token], at: int) -> list[tuple[str, bool]]:
+    """Give the one or two content words after a number, and whether each is a plural: its unit, or an adjective."""
+    found: list[tuple[str, bool]] = []
     end = tokens[at].end
     for token in tokens[at + 1 : at + 3]:
         if token.kind != "word" or not token.content or text[end : token.start] not in {" ", "-"}:
             break
-        found.append(token.key)
+        found.append((token.key, token.end - token.start > len(token.key)))
         end = token.end
     return found
 
@@ -151,7 +194,12 @@ def _name_slot(tokens: Sequence[Token], at: int) -> str:
 
 
 def _all_in(some: Sequence[Token], others: Sequence[Token]) -> bool:
-    return all(any(same(one, two) for two in others) for one in some)
+    return all(any(same(one, two) or _hour(one, two) or _hour(two, one) for two in others) for one in some)
+
+
+def _hour(number: Token, time: Token) -> bool:
+    """Say whether a bare number may be the hour of a time: the 5 of "5, please" and 5 pm."""
+    return number.kind == "number" and time.kind == "time" and time.key.partition(":")[0] == number.key
 
 
 def _one_form(one: Token, other: Token) -> bool:
@@ -160,6 +208,7 @@ def _one_form(one: Token, other: Token) -> bool:
 
 
 _ID: Final = 3
+_SIZES: Final = frozenset({"xs", "xl", "xxl"})
 _NO_NAMES: Final = frozenset({"id", "pin", "asap", "am", "pm", "eta", "faq", "omg", "lol", "usd", "eur"})
 _AFTER_NAMES: Final = frozenset({"is", "please", "instead"})
 _VERBS: Final = frozenset(
@@ -173,7 +222,7 @@ _SIGNS: Final = frozenset({"$", "\u20ac", "\u00a3"})
 _ARTICLES: Final = frozenset({"the", "a", "an", "my", "our", "your"})
 _PLACES: Final = frozenset({"to", "from", "in", "at", "with", "on", "for", "near", "by", "under", "of", "via", "about", "before", "after", "until"})
 # A bare value may be any of these.
-_BARE: Final = {"number": ("count:",), "id": ("id:", "count:"), "name": ("place:", "title:")}
+_BARE: Final = {"number": ("count:", "time"), "id": ("id:", "count:"), "name": ("place:", "title:")}
 _TITLES: Final = {"dr": "dr", "doctor": "dr", "mr": "mr", "mrs": "mrs", "ms": "ms", "professor": "prof"}
 _MONEY: Final = frozenset({"dollar", "buck", "euro", "eur", "usd", "pound", "gbp", "cent", "credit"})
 _PEOPLE: Final = frozenset(

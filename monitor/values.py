@@ -98,7 +98,6 @@ def value_of(text: str, tokens: Sequence[Token]) -> Value:
 
 
 _LONG: Final = 3
-_EXACT: Final = 5
 _JOINS: Final = re.compile(r"[\s'\"&.,-]{0,3}(?:(?:of|the|and|de|at|in|la|y)\s+)?", re.IGNORECASE)
 
 _ONES: Final = (
@@ -135,9 +134,15 @@ _NO_UNIT: Final = (
 _NUM: Final = rf"(?:\d{{1,2}}|{'|'.join(_ONES[1:13])})"
 _MERIDIEM: Final = r"(?:[ap]\.?\s?m\b\.?|in\sthe\s(?:morning|afternoon|evening)|at\snight)"
 _MONTH: Final = rf"(?:{'|'.join(f'{month}|{month[:3]}' for month in _MONTHS)})\b\.?"
+# How the first word of anything typed begins. All other words, most of a text, are tried for nothing else.
+_TYPED_START: Final = (
+    r"(?:a(?:\s[ht]|pr|ug)|com|d(?:ec|ay)|e(?:ig|le)|f(?:eb|ri|if|iv|ir|ou|or)|hal|j(?:an|u[nl])|las|m(?:a[ry]|on|id)"
+    r"|n(?:ov|oon|ex|in)|o(?:ct|ne)|qua|s(?:ep|at|un|ix|ev|ec)|t(?:ue|h[uir]|we|wo|en|od|on|om)|wed|yes)"
+)
 _TOKEN: Final = re.compile(
     rf"""
-    (?P<clock>\b(?P<hour>\d{{1,2}})(?::|\.(?=\d\d\s*[ap]\.?\s?m\b))(?P<minute>\d{{2}})(?::\d{{2}})?(?:\s*(?P<m1>{_MERIDIEM}))?)
+    (?P<plain>(?!{_TYPED_START})[^\W\d_][\w&]*(?:['\u2019-][\w&]+)*)
+  | (?P<clock>\b(?P<hour>\d{{1,2}})(?::|\.(?=\d\d\s*[ap]\.?\s?m\b))(?P<minute>\d{{2}})(?::\d{{2}})?(?:\s*(?P<m1>{_MERIDIEM}))?)
   | (?P<spoken>\b(?P<part>half|quarter)\s(?P<side>past|to)\s(?P<h3>{_NUM})\b(?:\s*(?P<m3>{_MERIDIEM}))?)
   | (?P<hours>\b(?P<h2>{_NUM})(?:\s*o'clock)?\s*(?P<m2>{_MERIDIEM}))
   | (?P<minutes>\b(?P<m5>five|ten|twenty|twenty-five|\d{{1,2}})(?:\sminutes)?\s(?P<side5>past|to)\s(?P<h5>{_NUM})\b
@@ -178,9 +183,9 @@ def _tokens(text: str) -> Iterator[Token]:
     quoted = [match.span() for match in _QUOTED.finditer(text)]
     for match in _TOKEN.finditer(text):
         start, end = match.span()
-        if match["word"] is not None:
+        if match.lastgroup in {"plain", "word"}:
             inside = bool(quoted) and any(left < start and end < right for left, right in quoted)
-            yield _word(text, match["word"], start, end, inside=inside)
+            yield _word(text, match[0], start, end, inside=inside)
         else:
             kind, key, detail = _typed(match)
             yield Token(kind=kind, key=key, start=start, end=end, detail=detail, strong=True)
@@ -215,7 +220,7 @@ def _typed(match: re.Match[str]) -> tuple[Kind, str, str]:
         digits = match["number"].replace(",", "")
         return "number", digits.rstrip("0").rstrip(".") if "." in digits else (digits.lstrip("0") or "0"), ""
     if match["thousands"] is not None:
-        return "number", f"{float(match['k']) * 1000:g}" if len(match["k"]) < _EXACT else match["k"], ""
+        return "number", f"{float(match['k']) * 1000:.0f}", ""
     if match["spelled"] is not None:
         return "number", str(_spelled(match)), ""
     return _time(match) or _date(match)

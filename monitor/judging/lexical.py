@@ -18,7 +18,8 @@ from monitor.judging.model import Completion, JudgeRequest
 from monitor.rubrics.answers import plain
 from monitor.rubrics.change import Part, Text, read, rivals, swaps
 from monitor.rubrics.correction_window import CorrectionWindow, change
-from monitor.values import Token, holds, names
+from monitor.slots import distinct
+from monitor.values import Token, Value, holds, names
 from monitor.session import SessionTurn
 
 
@@ -70,8 +71,9 @@ class _Observed:
         self.first = replies[0]
         self.retraction = not parts and bool(wording.RETRACTS.search(window.event.text))
         self.disputed = _disputes(self.first.said.text)
-        self.used = next((reply for reply in replies if reply.right), None)
         self.stale = [reply for reply in replies if reply.wrong]
+        self.claimed = self._claimed()
+        self.used = next((reply for reply in replies if reply.right), None) or (self.first if self.claimed else None)
         self.reverted = self._reverted()
         self.spilled = self._spilled()
 
@@ -84,6 +86,15 @@ class _Observed:
         if self.reverted is not None:
             return "reverted"
         return "partial" if self._missing() else "none"
+
+    def _claimed(self) -> bool:
+        """Say whether the first reply claims the change without naming it, and a later one goes back on that."""
+        return (
+            any(reply.wrong for reply in self.replies[1:])
+            and not any(reply.right for reply in self.replies)
+            and not self.first.wrong
+            and wording.CLAIMS.search(self.first.said.text) is not None
+        )
 
     def _missing(self) -> bool:
         """Say whether a part was never taken over while replies went on with what it should have replaced."""
@@ -104,7 +115,7 @@ class _Observed:
         )
 
     def _reverted(self) -> _Reply | None:
-        done: set[int] = set()
+        done: set[int] = set(range(len(self.parts))) if self.claimed else set()
         for reply in self.replies:
             # Where the old value isn't known, a reply may just speak of something else.
             back = {part for part in done & reply.wrong if self.parts[part].old is not None}
@@ -183,8 +194,28 @@ def _reply(window: CorrectionWindow, parts: Sequence[Part], turn: SessionTurn) -
 def _keeps_old(window: CorrectionWindow, part: Part, said: Text) -> bool:
     """Say whether a reply has the old value; when it isn't known, whether it restates the wrong turn."""
     if part.old is not None:
-        return names(said.tokens, part.old)
+        return _names_old(part, part.old, said)
     return part.new.kind == "word" and _restates(read(window.event.text), _wrong(window), said)
+
+
+def _names_old(part: Part, old: Value, said: Text) -> bool:
+    """Say whether a text names an old value, in any format: of a name, what sets it apart from the new one will do.
+
+    A number counts only where it is said of the same thing: 20 minutes isn't the old budget of 20 dollars.
+    """
+    if old.kind == "number":
+        return any(
+            holds(item.tokens, old.tokens[0]) and _of_one_thing(part.slot, item.slot) for item in said.fillers
+        )
+    own = distinct(old, part.new)
+    if old.kind == "word" and 0 < len(own) <= _SHORT_NAME and all(token.strong for token in own):
+        return any(holds(said.tokens, token) for token in own)
+    return names(said.tokens, old)
+
+
+def _of_one_thing(one: str, other: str) -> bool:
+    exact = ("count:", "money", "id:")
+    return one == other or not (one.startswith(exact) and other.startswith(exact))
 
 
 def _keeps_rival(window: CorrectionWindow, part: Part, said: Text) -> bool:
@@ -289,6 +320,7 @@ def _acknowledges(text: str) -> str:
 _ENOUGH: Final = 2
 _QUOTED: Final = 300
 _SHORT: Final = 8
+_SHORT_NAME: Final = 2
 _ACCURACY: Final = {"contradicted": 1, "ignored": 1, "reverted": 2, "partial": 3, "none": 5}
 _RATIONALES: Final = {
     "contradicted": "The reply disputes the correction.",

@@ -41,6 +41,11 @@ ACKNOWLEDGE: Final = re.compile(
     r"|\bmade (?:the|that|those) changes?\b",
     re.IGNORECASE,
 )
+# A change claimed as made.
+CLAIMS: Final = re.compile(
+    r"\b(?:updated|changed|corrected|fixed|switched|adjusted|amended|modified|moved|made (?:the|that|those) changes?)\b",
+    re.IGNORECASE,
+)
 RETRACTS: Final = re.compile(
     r"\b(?:scratch|strike|disregard|ignore|forget|cancel|drop|remove|never ?mind) (?:that|this|it|what i|my|the)\b"
     r"|\bnever ?mind\b|\bi take (?:that|it) back\b|\bi no longer\b|\b(?:don't|do not) (?:need|want) (?:it"

@@ -7,28 +7,40 @@ later turns that name either value (the window), and to let the lexical judge an
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Final
 
 import msgspec
 
+from monitor.contrast import Line, contrasts
 from monitor.values import Token, Value, group, holds, names, same, scan, value_of
 from monitor.signals import looks_like_correction
+from monitor.slots import Filler, fill
 
 
 class Part(msgspec.Struct, kw_only=True, frozen=True):
-    """One thing that a correction changes; `old` is None when the string rules can't tell what it was."""
+    """One thing that a correction changes; `old` is None when the string rules can't tell what it was.
+
+    `slot` says what the old value is said of (`monitor.slots`), empty when it isn't known.
+    """
 
     new: Value
     old: Value | None = None
+    slot: str = ""
 
 
-class Text(msgspec.Struct, kw_only=True, frozen=True):
+class Text(msgspec.Struct, kw_only=True, frozen=True, dict=True):
     """A text with its tokens."""
 
     text: str
     tokens: tuple[Token, ...]
+
+    @cached_property
+    def fillers(self) -> tuple[Filler, ...]:
+        """Its values in their slots; looked for in the beginning only."""
+        return fill(self.text, self.tokens[:_FAR])
 
 
 def read(text: str) -> Text:
@@ -45,7 +57,39 @@ def parts(correction: Text, error: Text, replies: Sequence[Text] = ()) -> tuple[
     """
     given_up = _given_up(correction)
     values = _new_values(correction, error, given_up)
-    return tuple(Part(new=value, old=_old(value, correction, error, replies, given_up)) for value in values)
+    return tuple(_part(value, correction, error, replies, given_up) for value in values)
+
+
+def _part(
+    value: Value, correction: Text, error: Text, replies: Sequence[Text], given_up: Sequence[Value]
+) -> Part:
+    paired = _paired(value, correction, error)
+    old = _old(value, correction, error, replies, given_up, paired)
+    if old is not None and old.kind == "time" and value.kind == "number":
+        value = _as_time(value)
+    slot = paired.slot if paired is not None and old is not None and old.tokens == paired.tokens else ""
+    return Part(new=value, old=old, slot=slot)
+
+
+def _as_time(value: Value) -> Value:
+    """Read "No, 7" as an hour where it replaces one."""
+    (token,) = value.tokens[:1]
+    return Value(tokens=(msgspec.structs.replace(token, kind="time", key=f"{token.key}:00"),), text=value.text)
+
+
+def _paired(value: Value, correction: Text, error: Text) -> Filler | None:
+    """Find what fills the slot of a new value in the corrected turn; with several, what stands in like words."""
+    mine = [
+        item for item in correction.fillers if any(same(token, value.tokens[0]) for token in item.tokens)
+    ]
+    theirs = [
+        item
+        for item in error.fillers
+        if any(one.fits(item) and not one.agrees(item) for one in mine)
+        and not any(holds(correction.tokens, token) for token in item.tokens)
+    ]
+    beside = _neighbors(correction.tokens, value.tokens[0])
+    return max(theirs, key=lambda item: len(beside & _neighbors(error.tokens, item.tokens[0])), default=None)
 
 
 def _given_up(correction: Text) -> tuple[Value, ...]:
@@ -67,7 +111,7 @@ def _new_values(correction: Text, error: Text, given_up: Sequence[Value]) -> tup
     wrong = {token.start for value in given_up for token in value.tokens}
     said = [token for token in correction.tokens if token.content and token.start not in wrong]
     fresh = [token for token in said if not holds(error.tokens, token)]
-    strong = _in_correcting_sentence(correction, [token for token in fresh if token.strong])
+    strong = _in_correcting_sentence(correction, error, [token for token in fresh if token.strong])
     if strong:
         return _distinct(group(correction.text, strong))
     found = _pointed(correction, fresh) or (fresh if len(fresh) <= _MANY else [])
@@ -88,10 +132,14 @@ def _distinct(values: Sequence[Value]) -> tuple[Value, ...]:
     return tuple(kept)
 
 
-def _in_correcting_sentence(correction: Text, tokens: Sequence[Token]) -> list[Token]:
+def _in_correcting_sentence(correction: Text, error: Text, tokens: Sequence[Token]) -> list[Token]:
     """Leave out what other sentences chat about, if a sentence that corrects has any of the tokens."""
+    sentences = list(SENTENCES.finditer(correction.text))
+    if len(sentences) < 2:  # noqa: PLR2004 - nothing to leave out
+        return list(tokens)
+    wrong = Line(text=error.text, by_user=False)
     spans = [
-        match.span() for match in SENTENCES.finditer(correction.text) if looks_like_correction(match[0], None)
+        match.span() for match in sentences if looks_like_correction(match[0], None) or contrasts(match[0], wrong)
     ]
     inside = [token for token in tokens if any(start <= token.start < end for start, end in spans)]
     return inside or list(tokens)
@@ -108,21 +156,29 @@ def _pointed(correction: Text, said: Sequence[Token]) -> list[Token]:
     return found
 
 
-def _old(
-    value: Value, correction: Text, error: Text, replies: Sequence[Text], given_up: Sequence[Value]
+def _old(  # noqa: PLR0913, PLR0917 - all that tells what was there
+    value: Value,
+    correction: Text,
+    error: Text,
+    replies: Sequence[Text],
+    given_up: Sequence[Value],
+    paired: Filler | None,
 ) -> Value | None:
     for candidate in given_up:
         of_kind = [token for token in candidate.tokens if token.kind == value.kind]
         if of_kind:
             return candidate if value.kind == "word" else value_of(correction.text, of_kind)
+    beside = None if paired is None else value_of(error.text, paired.tokens)
     if value.kind != "word":
-        return _typed_old(value, correction, error)
+        return beside or _typed_old(value, correction, error)
+    if paired is not None and not paired.slot.startswith(_OF_NAMES):
+        return beside
     for reply in replies:
         if names(reply.tokens, value):
             found = _replaced(value, correction, error, reply)
             if found is not None:
                 return found
-    return None
+    return beside
 
 
 def rivals(value: Value, correction: Text, error: Text) -> list[Token]:
@@ -155,6 +211,9 @@ def _replaced(value: Value, correction: Text, error: Text, reply: Text) -> Value
             break
         else:
             gone.append(token)
+    if all(token.strong for token in value.tokens):
+        # A name stands for a name.
+        gone = [token for token in gone if token.strong]
     return value_of(error.text, sorted(gone, key=lambda token: token.start)) if gone else None
 
 
@@ -207,6 +266,8 @@ def _keys(tokens: Sequence[Token]) -> list[str]:
 
 
 _LONGEST: Final = 20_000
+# Of several names in a text, the one in like words may not be the one that is meant.
+_OF_NAMES: Final = ("name", "place:")
 # Longer runs of words are a sentence, not a value.
 _MANY: Final = 6
 # Aligning takes time with the square of the length.

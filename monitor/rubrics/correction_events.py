@@ -19,6 +19,7 @@ from monitor.rubrics.change import SENTENCES, Part, Text, parts, read
 from monitor.values import Token, holds
 from monitor.session import Session, SessionTurn
 from monitor.signals import correction_turns, looks_like_correction
+from monitor.slots import Filler
 
 PER_TURN: Final = 8
 
@@ -146,11 +147,14 @@ def _worded(chat: Reading, index: int) -> Iterator[CorrectionEvent]:
 
 
 def _correcting_sentences(chat: Reading, index: int, whole: str) -> list[str]:
+    sentences = list(SENTENCES.finditer(whole))
+    if len(sentences) < 2:  # noqa: PLR2004 - one sentence can't be several corrections
+        return []
     error = _error_turn(chat, index, whole)
     wrong = read("") if error is None else chat.text(error)
     before = chat.reply_before(index)
     found: list[str] = []
-    for match in SENTENCES.finditer(whole):
+    for match in sentences:
         if looks_like_correction(match[0], before) and parts(read(match[0]), wrong):
             found.append(match[0])
         if len(found) == PER_TURN:
@@ -165,8 +169,9 @@ def _error_turn(chat: Reading, index: int, text: str) -> int | None:
     """
     content = [token for token in read(text).tokens if token.content]
     near = chat.turns[max(0, index - _LOOK_BACK) : index]
+    wished = read(text).fillers
     fits = [
-        (_fit(turn, chat.text(turn.index), content), turn) for turn in near if turn.role in {"user", "assistant"}
+        (_fit(turn, chat.text(turn.index), content, wished), turn) for turn in near if turn.role in {"user", "assistant"}
     ]
     best = max(fits, key=lambda item: (item[0], item[1].index), default=None)
     if best is not None and best[0] > 0:
@@ -175,12 +180,18 @@ def _error_turn(chat: Reading, index: int, text: str) -> int | None:
     return replies[-1] if replies and _DENIES.search(text) else None
 
 
-def _fit(turn: SessionTurn, text: Text, content: Sequence[Token]) -> int:
+def _fit(turn: SessionTurn, text: Text, content: Sequence[Token], wished: Sequence[Filler]) -> int:
     """Grade how well a turn fits as the corrected one: 2 has a value of that kind or asks to confirm, 1 may."""
     said = text.tokens
     if any(
         token.kind in {"time", "date", "number"} and any(other.kind == token.kind for other in said)
         for token in content
+    ):
+        return 2
+    if any(
+        one.slot not in _LOOSE and one.fits(item) and not one.agrees(item)
+        for item in text.fillers
+        for one in wished
     ):
         return 2
     if turn.role == "assistant" and _CONFIRMS.search(turn.text) and any(token.strong for token in said):
@@ -205,6 +216,7 @@ def _coin(session: Session, event_id: str) -> bytes:
 
 
 _LOOK_BACK: Final = 8
+_LOOSE: Final = frozenset({"name", "id"})
 _CONFIRMS: Final = re.compile(
     r"\b(?:confirm|verify|correct|right|is that ok(?:ay)?|sound good|shall i|should i|do you want me to)\b",
     re.IGNORECASE,

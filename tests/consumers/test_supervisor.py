@@ -176,8 +176,11 @@ async def test_run_all_restarts_a_killed_process_and_dies_as_a_whole(
     with closing(place.worker("all", "all")) as worker:
 
         def children() -> dict[str, int]:
-            found = psutil.Process(worker.pid).children()
-            return {child.cmdline()[4]: child.pid for child in found if len(child.cmdline()) > 4}
+            found = {}
+            for child in psutil.Process(worker.pid).children():
+                with suppress(psutil.NoSuchProcess, IndexError):  # it ended, or has yet to become the command
+                    found[child.cmdline()[4]] = child.pid
+            return found
 
         await until(lambda: set(children()) == set(PROCESSES), 20.0)
         await until(lambda: text_of(port.number, "readyz") == "ok\n", 20.0)
