@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,7 +39,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def main() -> None:
     """Run the command; whatever is raised on purpose becomes one message and an exit status."""
     try:
-        app()
+        app(prog_name="backslide")
     except ConfigError as error:
         _say_error(error)
         sys.exit(2)
@@ -174,6 +175,8 @@ def _settings(config: Path | None) -> Any:
 def _on_brokers(work: Any, servers: str) -> Any:
     from aiokafka.errors import KafkaError
 
+    # aiokafka says the same through the log, which these commands don't set up.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     try:
         return asyncio.run(work)
     except KafkaError as error:
@@ -215,7 +218,11 @@ def policy_check(file: Annotated[Path, typer.Argument(help="Policy file (YAML)."
     policy = PolicyFile(file, rubrics=RUBRICS).policy
     typer.echo(f"policy {policy.version}")
     for stratum in policy.strata:
-        typer.echo(f"  {stratum.name}: rate {stratum.rate:.4g}, {stratum.priority}, {', '.join(stratum.rubrics)}")
+        if stratum.rubrics:
+            what = f"rate {stratum.rate:.4g}, {stratum.priority}, {', '.join(stratum.rubrics)}"
+        else:
+            what = "never judged"
+        typer.echo(f"  {stratum.name}: {what}")
 
 
 if __name__ == "__main__":

@@ -62,9 +62,9 @@ def run_process(name: str, settings: Settings) -> int:
         log.error("failed", error=str(error), kind=type(error).__name__)  # noqa: TRY400
         return EXIT_FAILED
     except KafkaError as error:
-        log.error(  # noqa: TRY400
-            "failed", error=f"{type(error).__name__}: {error}", servers=settings.kafka.bootstrap_servers
-        )
+        servers = settings.kafka.bootstrap_servers
+        remedy = f"are the brokers of kafka.bootstrap_servers = {servers} there and reachable?"
+        log.error("failed", error=str(error), kind=type(error).__name__, remedy=remedy)  # noqa: TRY400
         return EXIT_FAILED
     return 0
 
@@ -76,7 +76,8 @@ async def _main(chosen: Process, settings: Settings) -> None:
     _stop_on_signals(stop)
     server = None
     if chosen.port is not None:
-        server = Server(create_app(meters.registry, health), settings.health.host, chosen.port)
+        app = create_app(meters.registry, health)
+        server = Server(app, settings.health.host, chosen.port, setting=f"health.{chosen.name}_port")
         await server.start()
     log = structlog.get_logger().bind(process=chosen.name)
     log.info("started", version=__version__, pid=os.getpid(), port=server.port if server else None)

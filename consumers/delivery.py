@@ -10,12 +10,12 @@ from typing import Any, Final
 import msgspec
 import structlog
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, RecordListTooLargeError
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
 from consumers import dead_letters
 from consumers.dead_letters import Placed
 from consumers.job_queue import Work
-from consumers.kafka import event_key
+from consumers.kafka import event_key, is_passing
 from monitor.config import TopicSettings
 from monitor.judgement import Judgement, Skipped, Unscored, Verdict
 from monitor.metrics import Meters
@@ -87,7 +87,7 @@ class Delivery:
             try:
                 await send()
             except KafkaError as error:
-                if isinstance(error, TOO_LARGE) or not (error.retriable or isinstance(error, KafkaTimeoutError)):
+                if not is_passing(error):
                     raise
                 self._log.warning("send_again", error=type(error).__name__)
                 await asyncio.sleep(RETRY_S)

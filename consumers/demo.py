@@ -199,7 +199,6 @@ def demo_settings(folder: Path, servers: str, labels: tuple[SessionLabel, ...]) 
     return {
         "kafka": {
             "bootstrap_servers": servers,
-            "idempotent": False,
             "commit_metadata": False,
             "session_timeout_s": 10.0,
         },

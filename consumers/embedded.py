@@ -16,7 +16,7 @@ START_S: Final = 15.0
 class EmbeddedBroker:
     """A broker that lives as long as this process, with its data in memory.
 
-    It has no idempotent producers, loses commit metadata and knows no topic settings, so processes on it start
+    It loses commit metadata and knows no topic settings, so processes on it start
     from the beginning of the log and nothing about exactly-once can be shown on it.
     """
 

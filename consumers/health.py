@@ -68,11 +68,15 @@ def _probe(good: bool, reason: str) -> Response:
 
 
 class Server:
-    """An ASGI server inside a running loop. It leaves signals and logging alone."""
+    """An ASGI server inside a running loop. It leaves signals and logging alone.
 
-    def __init__(self, app: Starlette, host: str, port: int) -> None:
+    `setting` names the key of the port, for the error when it is taken.
+    """
+
+    def __init__(self, app: Starlette, host: str, port: int, *, setting: str = "") -> None:
         config = uvicorn.Config(app, host=host, port=port, log_config=None, access_log=False, lifespan="off")
         self._host, self._port = host, port
+        self._remedy = f" Set {setting} to another." if setting else ""
         self._server = uvicorn.Server(config)
         self._task: asyncio.Task[None] | None = None
 
@@ -90,7 +94,7 @@ class Server:
         while not self._server.started:
             if self._task.done():
                 await self._task
-                raise ConfigError(f"can't listen on {self._host}:{self._port}: choose another port")
+                raise ConfigError(f"can't listen on {self._host}:{self._port}.{self._remedy}")
             await asyncio.sleep(0.01)
 
     async def _serve(self) -> None:
@@ -98,7 +102,9 @@ class Server:
             # `serve` would replace the process's signal handlers; `_serve` is the same without that.
             await self._server._serve()  # noqa: SLF001
         except SystemExit:
-            raise ConfigError(f"can't listen on {self._host}:{self._port}: is the port taken?") from None
+            raise ConfigError(
+                f"can't listen on {self._host}:{self._port}: is the port taken?{self._remedy}"
+            ) from None
 
     async def stop(self) -> None:
         """Stop listening; requests under way get a second."""

@@ -54,11 +54,13 @@ async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health:
     impossible later: the process is to end then, and what wasn't committed comes again.
     """
     names = settings.topics
-    await topics.require(settings, {names.jobs_urgent, names.jobs_routine, names.judgements, names.dead_letters})
-    model = open_judge(settings.judge)
-    if model.provider != "lexical":
-        structlog.get_logger().warning("sends_text_unredacted", process=STAGE, judge=model.name)
+    model = open_judge(settings.judge)  # first: a wrong name or key is to be seen without a broker
     try:
+        await topics.require(
+            settings, {names.jobs_urgent, names.jobs_routine, names.judgements, names.dead_letters}
+        )
+        if model.provider != "lexical":
+            structlog.get_logger().warning("sends_text_unredacted", process=STAGE, judge=model.name)
         judge = JobJudge(settings.judge, model, on_call=partial(count_call, meters))
         await Worker(settings, meters, health, judge).run(stop)
     finally:
@@ -104,12 +106,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is unt
             # A resumed partition waits for the fetch under way on the others.
             fetch_max_wait_ms=_POLL_MS,
         )
-        self._producer: AIOKafkaProducer = kafka.producer(
-            settings,
-            # A record that the broker finds too large leaves a gap in an idempotent producer's sequence, and every
-            # send after it fails. A judgement sent twice counts once, so that is what `Delivery` may do (R1).
-            enable_idempotence=False,
-        )
+        self._producer: AIOKafkaProducer = kafka.producer(settings)
         self._delivery = Delivery(settings.topics, self._producer, meters)
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 from aiokafka.partitioner import murmur2
 
 from monitor.config import KafkaSettings, Settings
@@ -52,19 +53,26 @@ def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
 
 
 def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
-    """Make a producer whose records are acknowledged by all replicas."""
+    """Make a producer whose records are acknowledged by all replicas.
+
+    It isn't idempotent: a record that the broker finds too large leaves a gap in an idempotent producer's
+    sequence, and every send after it fails. What is sent twice is the same bytes and counts once (A5, R1).
+    """
     chosen: dict[str, Any] = {
         "acks": "all",
-        "enable_idempotence": settings.kafka.idempotent,
         "max_request_size": settings.topics.max_message_bytes,
         # The broker measures whole batches: a larger one would be refused with all records in it.
         "max_batch_size": min(262_144, settings.topics.max_message_bytes),
         "linger_ms": 2,
-        # An idempotent producer goes on trying for ever: the commit waits for the outbox, so nothing is lost.
         "request_timeout_ms": 30_000,
         "retry_backoff_ms": 200,
     }
     return AIOKafkaProducer(**client_options(settings.kafka), **{**chosen, **options})
+
+
+def is_passing(error: BaseException) -> bool:
+    """Say whether a send may be tried again: the broker was away or busy, and the record is not at fault."""
+    return isinstance(error, KafkaTimeoutError) or (isinstance(error, KafkaError) and bool(error.retriable))
 
 
 def consumer(settings: Settings, group: str | None, **options: Any) -> AIOKafkaConsumer:

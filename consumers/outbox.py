@@ -1,4 +1,4 @@
-"""What a partition has to say, in order: records wait here until the broker has them (A7).
+"""What a partition has to say: records wait here until the broker has them (A7).
 
 `put` never waits, so it can be called in the same stretch that advances the position; one task sends. A commit
 takes a snapshot of what is unacknowledged, waits for it, and only then commits.
@@ -13,9 +13,13 @@ from typing import Any, Final
 
 import msgspec
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
+
+from consumers.kafka import is_passing
 
 TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
+RETRY_S: Final = 0.5
+REFUSALS: Final = 3  # the last ones alone, if no other outbox writes to the same partition just then
 
 
 class Outgoing(msgspec.Struct, kw_only=True):
@@ -28,10 +32,14 @@ class Outgoing(msgspec.Struct, kw_only=True):
     headers: list[tuple[str, bytes]] | None = None
     acknowledged: Callable[[int], None] | None = None
     stub: Callable[[], Outgoing] | None = None
+    refusals: int = 0
 
 
 class Outbox:
-    """Sends the records of one partition. Any failure but an over-size record is given to `fail` and is final."""
+    """Sends the records of one partition, again and again while the broker is away.
+
+    A record that is too large goes as its stub; any other failure is given to `fail` and is final.
+    """
 
     def __init__(
         self, producer: AIOKafkaProducer, fail: Callable[[BaseException], None], limit: int = 2_000
@@ -41,6 +49,7 @@ class Outbox:
         self._limit = limit
         self._queue: deque[tuple[Outgoing, asyncio.Future[None]]] = deque()
         self._unacknowledged: set[asyncio.Future[None]] = set()
+        self._in_flight: set[asyncio.Future[Any]] = set()
         self._wake = asyncio.Event()
         self._closed = False
         self._task = asyncio.create_task(self._run(), name="outbox")
@@ -91,6 +100,8 @@ class Outbox:
             self._fail(error)
 
     async def _send(self, outgoing: Outgoing, done: asyncio.Future[None]) -> None:
+        if outgoing.refusals and self._in_flight:
+            await asyncio.wait(self._in_flight)
         try:
             sent = await self._producer.send(
                 outgoing.topic,
@@ -102,27 +113,47 @@ class Outbox:
         except TOO_LARGE as error:
             self._too_large(outgoing, done, error)
             return
+        except KafkaError as error:
+            self._failed(outgoing, done, error)
+            return
+        self._in_flight.add(sent)
+        sent.add_done_callback(self._in_flight.discard)
         sent.add_done_callback(lambda future: self._acknowledged(outgoing, done, future))
+        if outgoing.refusals:
+            await asyncio.wait({sent})
 
     def _acknowledged(self, outgoing: Outgoing, done: asyncio.Future[None], sent: asyncio.Future[Any]) -> None:
-        error = None if sent.cancelled() else sent.exception()
-        if sent.cancelled():
+        if sent.cancelled() or self._closed:
             return
-        if isinstance(error, TOO_LARGE):
+        error = sent.exception()
+        if error is not None:
+            self._failed(outgoing, done, error)
+            return
+        if outgoing.acknowledged is not None:
+            outgoing.acknowledged(sent.result().offset)
+        self._settle(done)
+
+    def _failed(self, outgoing: Outgoing, done: asyncio.Future[None], error: BaseException) -> None:
+        if isinstance(error, TOO_LARGE) and outgoing.refusals + 1 >= REFUSALS:
             self._too_large(outgoing, done, error)
-        elif error is not None:
-            self._fail(error)
+        elif isinstance(error, TOO_LARGE):
+            # The broker measured a whole batch; whose fault it was shows when each is sent alone.
+            self._again(msgspec.structs.replace(outgoing, refusals=outgoing.refusals + 1), done)
+        elif is_passing(error):
+            asyncio.get_running_loop().call_later(RETRY_S, self._again, outgoing, done)
         else:
-            if outgoing.acknowledged is not None:
-                outgoing.acknowledged(sent.result().offset)
-            self._settle(done)
+            self._fail(error)
 
     def _too_large(self, outgoing: Outgoing, done: asyncio.Future[None], error: BaseException) -> None:
         if outgoing.stub is None:
             self._fail(error)
-            return
-        self._queue.append((outgoing.stub(), done))
-        self._wake.set()
+        else:
+            self._again(outgoing.stub(), done)
+
+    def _again(self, outgoing: Outgoing, done: asyncio.Future[None]) -> None:
+        if not self._closed:
+            self._queue.append((outgoing, done))
+            self._wake.set()
 
     def _settle(self, done: asyncio.Future[None]) -> None:
         self._unacknowledged.discard(done)

@@ -32,6 +32,7 @@ from monitor.metrics import Meters
 from monitor.rubrics import RUBRICS
 from monitor.rubrics.base import Rubric
 from monitor.store import Record, RecordReport, RubricCounts, Store
+from monitor.store.connect import check_url
 
 T = TypeVar("T")
 
@@ -256,14 +257,16 @@ class _Assignments(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka 
 async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health: Health) -> None:
     """Run the recorder until `stop` is set, and leave within 10 s; `meters` must hold `METERS`.
 
-    Raises `ConfigError` when `judge.model` names no judge, `TopicError` for a wrong topic, and aiokafka's errors
+    Raises `ConfigError` when `judge.model` names no judge or `store.url` no database, `TopicError` for a wrong
+    topic, and aiokafka's errors
     when the broker can't be reached at the start or refuses; the process should end then, and be started again.
     """
     names = settings.topics
-    await topics.require(settings, {names.decisions, names.judgements, names.dead_letters})
+    check_url(settings.store.url)
     opening = partial(
         Store.open, settings.store.url, rubrics=rubric_counts(RUBRICS), judge=judge_name(settings.judge)
     )
+    await topics.require(settings, {names.decisions, names.judgements, names.dead_letters})
     reader = consumer(settings, STAGE, auto_offset_reset="earliest")
     writer = producer(settings)
     recorder = Recorder(settings, meters, open_store=opening, reader=reader, writer=writer, health=health)

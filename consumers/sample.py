@@ -281,12 +281,12 @@ async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health:
     after which the process must end at once (`os._exit`): awaiting anything might let Faust commit.
     """
     names = settings.topics
+    policies = PolicyFile(settings.sampling.policy, rubrics=RUBRICS)
     await topics.require(
         settings, {names.sessions, names.decisions, names.jobs_urgent, names.jobs_routine, names.dead_letters}
     )
     if settings.sampling.salt is None:
         structlog.get_logger().warning("no_salt", process=STAGE, remedy="set sampling.salt to a random secret")
-    policies = PolicyFile(settings.sampling.policy, rubrics=RUBRICS)
     sampler = Sampler(settings, meters, policies, health)
     await sampler.start()
     await sampler.run_until(stop)

@@ -35,7 +35,7 @@ START_S: Final = 15.0
 async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health: Health) -> None:
     """Serve pages and metrics until `stop` is set; what `meters` holds is shown beside the quality metrics.
 
-    Raises `ConfigError` when a port is taken, and `StoreError` when `store.url` is no database URL.
+    Raises `ConfigError` when a port is taken or `store.url` is no database URL.
     """
     health.ready(False, "connecting to the store")
     store = Store(connect(settings.store.url))
@@ -43,8 +43,10 @@ async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health:
     meters.registry.register(collector)
     web = settings.web
     servers = [
-        Server(create_app(meters.registry, health), web.metrics_host, web.metrics_port),
-        Server(_pages(store, web), web.host, web.port),
+        Server(
+            create_app(meters.registry, health), web.metrics_host, web.metrics_port, setting="web.metrics_port"
+        ),
+        Server(_pages(store, web), web.host, web.port, setting="web.port"),
     ]
     try:
         for server in servers:

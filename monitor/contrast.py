@@ -182,8 +182,10 @@ _SENTENCE: Final = re.compile(
 )
 # A cheap look before anything is scanned: a digit, a capital in a sentence, or a word that may be a value.
 _VALUE: Final = re.compile(
-    r"\d|[^.!?\s] [A-Z]\w|(?i:\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty|dozen"
-    r"|\w+day|noon|midnight|today|tonight|tomorrow|january|february|march|april|may|june|july|august|september|october"
+    r"\d|[^.!?\s] [A-Z]\w|(?i:\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen"
+    r"|\w+ty|dozen"
+    r"|\w+day|noon|midnight|today|tonight|tomorrow|january|february|march|april|may|june|july|august"
+    r"|september|october"
     r"|november|december|dr|doctor|mr|mrs|ms)\b)"
     rf"|(?i:\b(?:{'|'.join(CLASS_WORDS)})\b)"
 )
@@ -195,9 +197,11 @@ def _any(*patterns: str) -> re.Pattern[str]:
 
 # Yes-words take the reply as it is, unless a limit follows.
 _ACCEPTS: Final = re.compile(
-    r"^\W*(?:(?:oh|ah|ok(?:ay)?|well|um+|uh+)\b\W*)?(?:yes|yeah|yep|yup|ye|sure|correct|perfect|sounds|exactly|definitely"
+    r"^\W*(?:(?:oh|ah|ok(?:ay)?|well|um+|uh+)\b\W*)?(?:yes|yeah|yep|yup|ye|sure|correct|perfect|sounds"
+    r"|exactly|definitely"
     r"|absolutely|that (?:works|is (?:right|fine|good|great|correct|perfect))|that's (?:right|fine|good|great"
-    r"|correct|perfect)|great|good|nice|cool|lovely|wonderful|excellent|brilliant|super|please do|go ahead|right|fine|of course|agreed)\b",
+    r"|correct|perfect)|great|good|nice|cool|lovely|wonderful|excellent|brilliant|super|please do|go ahead"
+    r"|right|fine|of course|agreed)\b",
     re.IGNORECASE,
 )
 _LIMITS: Final = _any(r"\b(?:but|except|only|however|although|though|just)\b")
@@ -205,13 +209,15 @@ _THANKS: Final = re.compile(r"^\W*(?:many )?(?:thanks|thank you|cheers|awesome|h
 # More of something, or something else, replaces nothing.
 _ADDS: Final = _any(
     r"\b(?:also|another|additional(?:ly)?|as well|too|plus|in addition|one more|extra|separate(?:ly)?|besides"
-    r"|by the way|as for|furthermore|afterwards?|after that|return|second)\b(?! many| much| late| early| small| big"
+    r"|by the way|as for|furthermore|afterwards?|after that|return|second)\b(?! many| much| late| early"
+    r"| small| big"
     r"| large| few)",
     r"\b(?:and|now|next|then),?\s+(?:i|we)(?:'d|\s+would)?\s+(?:need|want|like)\b",
     r"\b(?:\d+|one|two|three|four|five|some|any|few) (?:more|others?)\b|\bthe others?\b(?! hand)",
 )
 _INQUIRES: Final = _any(
-    r"^\W*(?:(?:and|so|ok(?:ay)?|oh|great|thanks|but|well)\b\W*)*(?:do|does|did|is|are|was|were|what|what's|how|why"
+    r"^\W*(?:(?:and|so|ok(?:ay)?|oh|great|thanks|but|well)\b\W*)*(?:do|does|did|is|are|was|were|what|what's"
+    r"|how|why"
     r"|when|where|who|which|have|has|any|will|would (?:there|it|that)|should|am|tell me|show me|find me|search"
     r"|(?:can|could|would|will) you (?:tell|show|find|search|check|look|recommend|suggest|explain|let|give)"
     r"|(?:can|could|may) i (?:know|ask|see|check)|i(?:'d| would) like to know|i wonder|i was wondering"
@@ -221,17 +227,22 @@ _INQUIRES: Final = _any(
 _NAMES_ITSELF: Final = re.compile(r"\b(?:the|my) name(?:'s| is| was)\b", re.IGNORECASE)
 # A command is of what was said before if its verb is.
 _COMMANDS: Final = re.compile(
-    r"^\W*(?:(?:please|then|now|and|so)\b\W*)*(transfer|book|buy|order|play|call|send|ship|pay|schedule|plan|add|get|give"
+    r"^\W*(?:(?:please|then|now|and|so)\b\W*)*(transfer|book|buy|order|play|call|send|ship|pay|schedule|plan"
+    r"|add|get|give"
     r"|rent|reserve|text|email|remind|wake|bring|deliver)\b",
     re.IGNORECASE,
 )
 _CHOOSES: Final = _any(
-    r"\b(?:let'?s|go(?:ing)? with|try|take|choose|switch|change|use|recommend\w*|can we|could we|prefer|stay at)\b"
+    r"\b(?:let'?s|go(?:ing)? with|try|take|choose|switch|change|use|recommend\w*|can we|could we|prefer"
+    r"|stay at)\b"
 )
 # Reasons and conditions are no wishes.
-_REASONS: Final = re.compile(r"\b(?:because|since|if|unless|in case|(?<=\w )so that)\b.*", re.IGNORECASE | re.DOTALL)
+_REASONS: Final = re.compile(
+    r"\b(?:because|since|if|unless|in case|(?<=\w )so that)\b.*", re.IGNORECASE | re.DOTALL
+)
 _STATES: Final = re.compile(
-    r"(?:^|[,.!;])\W*(?:(?:but|sorry|oh|um+|hm+|er+|well|actually)\b\W*)*(?:it's|its|it is|it was|it will|they're|they are|(?:my|the) [\w ]{1,20} (?:is|was)(?: actually)?)\b",
+    r"(?:^|[,.!;])\W*(?:(?:but|sorry|oh|um+|hm+|er+|well|actually)\b\W*)*(?:it's|its|it is|it was|it will"
+    r"|they're|they are|(?:my|the) [\w ]{1,20} (?:is|was)(?: actually)?)\b",
     re.IGNORECASE,
 )
 
@@ -244,10 +255,13 @@ _OPENS: Final = _any(
 )
 # What asks for a value: an open question or a request to state it.
 _REQUESTS: Final = _any(
-    r"(?:^\W*|[,;:] |\b(?:and|so|but|then|for|at|on|in|to|from|of|by|ok|okay|sure|great) )(?:what|which|when|where|who"
+    r"(?:^\W*|[,;:] |\b(?:and|so|but|then|for|at|on|in|to|from|of|by|ok|okay|sure|great) )(?:what|which|when"
+    r"|where|who"
     r"|whose|how (?:many|much|long|far|big|soon|about|would|do)|why)\b[^?]*\?",
-    r"\b(?:please|kindly|could you|can you|would you|may i|could i|can i|i(?:'ll| will)? (?:also )?need(?: to know)?"
-    r"|i require|let me)\b[^.?!]{0,30}?\b(?:provide|tell me|give|share|enter|specify|choose|select|pick|have|get|state"
+    r"\b(?:please|kindly|could you|can you|would you|may i|could i|can i|i(?:'ll"
+    r"| will)? (?:also )?need(?: to know)?"
+    r"|i require|let me)\b[^.?!]{0,30}?\b(?:provide|tell me|give|share|enter|specify|choose|select|pick|have"
+    r"|get|state"
     r"|know(?! if| when| should)|spell|your|for whom)\b",
     r"\b(?:any|do you have an?|do you have any) (?:preference|preferred|particular|specific|special|request)",
     r"\bdo you prefer\b|\bwould you prefer\b|\bare you (?:looking|thinking)\b",
@@ -264,7 +278,8 @@ _KINDS: Final = {
     "name": _any(r"\b(?:who|whose|whom|names?|which|title|song|movie|restaurant|hotel|theater)\b"),
     "title": _any(r"\b(?:doctor|dr|who|whom|contact|advis[eo]r|teacher)\b"),
     "place": _any(
-        r"\b(?:where|city|cities|location|address|area|destination|departure|leaving|going|place|town|airport|street)\b"
+        r"\b(?:where|city|cities|location|address|area|destination|departure|leaving|going|place|town|airport"
+        r"|street)\b"
     ),
     "color": _any(r"\bcolou?r\b"),
     "size": _any(r"\bsize\b|\bhow big\b"),
@@ -286,7 +301,8 @@ _ANSWERS: Final = {
 }
 # How an assistant speaks of what it takes as settled, its user's order or its own plan; a fact of the world isn't.
 _SETTLES: Final = _any(
-    r"\b(?:you|your|you're|you've|you'd|i have|i've|i'll|i will|i am|i'm|we have|we've|we'll|let me|shall i|should i"
+    r"\b(?:you|your|you're|you've|you'd|i have|i've|i'll|i will|i am|i'm|we have|we've|we'll|let me|shall i"
+    r"|should i"
     r"|confirm\w*|booked|booking|book|reserved|reservation|scheduled|set|ordered|order|added|noted|saved|sent"
     r"|understood|got it|here(?:'s| is| are))\b",
     r"^\W*(?:so|great|ok(?:ay)?|sure|perfect|al(?:l )?right|done|right|certainly|of course|absolutely|thanks"
@@ -296,8 +312,10 @@ _SETTLES: Final = _any(
 # What it declines, offers to choose from or asks for isn't settled.
 _SAYS_MORE: Final = _any(r"\?|\b(?:is|are|was|costs?|takes?|opens?|closes?|has|have|leaves?|starts?|ends?)\b")
 _DECLINES: Final = _any(
-    r"\b(?:not available|unavailable|not able|couldn't|could not|can't|cannot|unable|(?:there (?:is|are)|i see|i have) no|no (?:tables?|rooms?|seats?"
-    r"|availability|flights?|longer)|failed|unsuccessful|sold out|fully booked|not possible|doesn't have|don't have)\b"
+    r"\b(?:not available|unavailable|not able|couldn't|could not|can't|cannot|unable|(?:there (?:is|are)"
+    r"|i see|i have) no|no (?:tables?|rooms?|seats?"
+    r"|availability|flights?|longer)|failed|unsuccessful|sold out|fully booked|not possible|doesn't have"
+    r"|don't have)\b"
 )
 _CHOICE: Final = _any(
     r"\b(?:or|either|options?|choose|choices|between|several|results?|found|available|offers?)\b"

@@ -26,6 +26,7 @@ Label: TypeAlias = Annotated[str, msgspec.Meta(max_length=256)]
 Role: TypeAlias = Literal["user", "assistant", "system", "tool"]
 RiskLevel: TypeAlias = Literal["normal", "high"]
 TrafficClass: TypeAlias = Literal["live", "shadow", "internal", "test", "synthetic"]
+Rating: TypeAlias = Literal["up", "down"]
 
 EVENT_ERRORS: Final = ("undecodable", "unknown_type", "invalid_field", "too_large")
 
@@ -96,7 +97,7 @@ class Escalation(_Event, kw_only=True, frozen=True, tag="escalation"):
 class Feedback(_Event, kw_only=True, frozen=True, tag="feedback"):
     """A user's rating, of a turn if `turn_id` is given, else of the session."""
 
-    rating: Literal["up", "down"]
+    rating: Rating
     turn_id: Id | None = None
     text: str | None = None
 
@@ -123,6 +124,13 @@ EVENT_TYPES: Final = get_args(EventType)
 _MAX_DEPTH = 64
 
 _MAX_MESSAGE = 300
+_ALLOWED: Final = {
+    "type": EVENT_TYPES,
+    "role": get_args(Role),
+    "risk_level": get_args(RiskLevel),
+    "traffic_class": get_args(TrafficClass),
+    "rating": get_args(Rating),
+}
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _JSON_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -190,7 +198,15 @@ def _invalid(error: msgspec.ValidationError) -> InvalidEvent:
     unknown = message.startswith("Invalid value") and message.endswith("at `$.type`")
     # It quotes the value, which may be as long as the event; the end says where.
     short = message if len(message) <= _MAX_MESSAGE else f"{message[:150]} ... {message[-100:]}"
-    return InvalidEvent("unknown_type" if unknown else "invalid_field", short)
+    return InvalidEvent("unknown_type" if unknown else "invalid_field", f"{short}{_remedy(message)}")
+
+
+def _remedy(message: str) -> str:
+    """Say what is allowed where the decoder only says that a value isn't."""
+    field = message.rsplit("`$.", 1)[-1].rstrip("`") if message.startswith(("Invalid", "Expected `float` <=")) else ""
+    if field == "ts":
+        return "; ts is Unix time in seconds, not in milliseconds"
+    return f"; allowed: {', '.join(_ALLOWED[field])}" if field in _ALLOWED else ""
 
 
 def mend(raw: bytes, error: msgspec.DecodeError) -> bytes:
@@ -206,7 +222,7 @@ def mend(raw: bytes, error: msgspec.DecodeError) -> bytes:
     except RecursionError:
         raise _too_deep() from None
     except ValueError:
-        raise InvalidEvent("undecodable", str(error)) from None
+        raise InvalidEvent("undecodable", f"not valid JSON: {error}") from None
 
 
 def _check_kept(kept: bytes) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from monitor.decision import Labels
-from monitor.estimate import Interval, raw_rate
+from monitor.estimate import NO_DATA, Interval, raw_rate
 from monitor.judgement import Judgement, Tally, Unscored
 from monitor.store import Sums, TotalKey, Totals
 from monitor.summary import choices, summaries
@@ -190,11 +190,18 @@ def _lines(summary: ReplaySummary) -> Iterator[str]:
     yield f"{calls} calls of the judge{_listed({k: n for k, n in summary.calls.items() if k != 'none'})}"
     yield ""
     yield from _table(_STRATA, [_stratum_cells(stratum) for stratum in summary.strata])
-    if summary.rates:
+    # The census knows of assistants of which no session was picked, and with them of all the others.
+    shown = {_key(rate): rate for rate in summary.rates} | {
+        _key(row): _unjudged(row) for row in summary.census or () if _key(row) not in {_key(r) for r in summary.rates}
+    }
+    if shown:
         yield ""
-        census = {_census_key(row): row for row in summary.census or ()}
+        census = {_key(row): row for row in summary.census or ()}
         heads = (*_RATES, "census") if summary.census is not None else _RATES
-        yield from _table(heads, [_rate_cells(rate, census, len(heads)) for rate in summary.rates])
+        yield from _table(heads, [_rate_cells(shown[key], census, len(heads)) for key in sorted(shown)])
+    if summary.finished and not any(stratum.selected for stratum in summary.strata):
+        yield ""
+        yield "no session was selected: raise the rates of the policy, or add --census to judge all of them"
 
 
 _NO_TALLY: Final = Tally(trials=0, failures=0)
@@ -227,13 +234,28 @@ def _rate_cells(rate: Rate, census: dict[tuple[str, ...], CensusRate], width: in
         bounds if rate.enough else f"{bounds} (too few)",
     ]
     if width > len(cells):
-        row = census.get((rate.rubric, rate.assistant, rate.assistant_version, rate.measure))
+        row = census.get(_key(rate))
         cells.append(_percent(row.rate if row else None))
     return cells
 
 
-def _census_key(row: CensusRate) -> tuple[str, ...]:
+def _key(row: Rate | CensusRate) -> tuple[str, ...]:
     return row.rubric, row.assistant, row.assistant_version, row.measure
+
+
+def _unjudged(row: CensusRate) -> Rate:
+    return Rate(
+        rubric=row.rubric,
+        assistant=row.assistant,
+        assistant_version=row.assistant_version,
+        measure=row.measure,
+        judged=0,
+        trials=0,
+        failures=0,
+        raw=None,
+        interval=NO_DATA,
+        enough=False,
+    )
 
 
 def _listed(counts: dict[str, int]) -> str:

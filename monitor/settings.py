@@ -31,9 +31,6 @@ class KafkaSettings(Section):
     ssl_cafile: Path | None = Field(default=None, description="CA certificates (PEM); else those of the system.")
     ssl_certfile: Path | None = Field(default=None, description="Client certificate (PEM).")
     ssl_keyfile: Path | None = Field(default=None, description="Its key (PEM).")
-    idempotent: bool = Field(
-        default=True, description="Idempotent producers; off only for the embedded broker of the demo."
-    )
     commit_metadata: bool = Field(
         default=True, description="Whether the broker keeps commit metadata; the embedded one does not."
     )

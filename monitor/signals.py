@@ -178,7 +178,8 @@ _AMENDS: Final = _any(
     rf"\b{_IT} (?:(?:still|just|actually|completely|all) )?(?:wrong|incorrect|mistaken|not (?:right|correct"
     r"|true|accurate))\b",
     r"\bthat isn't (?:right|correct|true|what)\b|\bthat's not (?:it|the|my|what|how)\b",
-    r"\byou (?:got|have|had|wrote|put|are using|keep using|used)\b[^.?!]{0,60}\b(?:wrong|(?:the|my) old|incorrectly)\b",
+    r"\byou (?:got|have|had|wrote|put|are using|keep using|used)\b[^.?!]{0,60}\b(?:wrong|(?:the|my) old"
+    r"|incorrectly)\b",
     r"\byou (?:misunderstood|misread|misheard)\b",
     r"\b(?:wrong|incorrect) (?:one|date|day|time|name|number|address|place|person|city|amount|order|size"
     r"|colou?r|item|unit|value|version)\b",
@@ -207,7 +208,8 @@ _ANSWERS_OR_AMENDS: Final = _any(
     r"(?<!can't )(?<!cannot )(?<!couldn't )(?<!won't )(?<!i'll )(?<!not )\bmake (?:it|that|this|them|the)\b"
     r"(?! (?:sure|work|stop|happen|easy|quick|in time|on time|there|home))",
     r"[\w'\"], not (?!yet|sure|now|really|too|so|very|that|much|bad|at|a problem|to mention)[\w'\"]",
-    r"\bchange (?:in|of) plans?\b|\bactually (?:wants?|needs?|prefers?|going to be|is|was)\b|\b(?:is|was|are) actually\b",
+    r"\bchange (?:in|of) plans?\b|\bactually (?:wants?|needs?|prefers?|going to be|is|was)\b|\b(?:is|was"
+    r"|are) actually\b",
     r"\bi(?:'d| would)? (?:rather|prefer)\b|\brather than\b",
     r"\b(?:it|that|this|the [\w ]{1,30}|my [\w ]{1,30}) (?:should(?:'ve| have)? (?:be|been|say|read)"
     r"|is supposed to be|needs to be)\b",
@@ -222,9 +224,12 @@ _DECLINES: Final = re.compile(
     r"need(?: to)?\b|problem|worries|idea|more|nothing|not\b|yet|now\b|really|sure|bother|one\b|matter|doubt"
     r"|way\b|"
     r"rush|at (?:all|the moment)|right now|preference|particular|it(?:'s| is) (?:fine|ok|okay|good|great|all)|"
-    r"this is (?:fine|good|all|it)|i don't (?:need|want|have|think|know|care)|i do not (?:need|want|have|think)|"
-    r"(?:that's |that is )?enough|at (?:this|present)|keep|go ahead|i(?:'m| am) not|i(?: do not| don't| didn't|'ve got"
-    r"| have| got)\W*$|i got\b|all (?:good|set|done)|just that|longer|hurry|good\b|i (?:think )?(?:that|this) is)",
+    r"this is (?:fine|good|all|it)|i don't (?:need|want|have|think|know|care)|i do not (?:need|want|have"
+    r"|think)|"
+    r"(?:that's |that is )?enough|at (?:this|present)|keep|go ahead|i(?:'m| am) not|i(?: do not| don't"
+    r"| didn't|'ve got"
+    r"| have| got)\W*$|i got\b|all (?:good|set|done)|just that|longer|hurry|good\b|i (?:think )?(?:that"
+    r"|this) is)",
     re.IGNORECASE,
 )
 # "Oh no!" deplores.
@@ -233,10 +238,12 @@ _SUBSTANCE: Final = re.compile(r"\d|\w+\W+\w+|\b[A-Z][a-z]+")
 
 # Asking for one thing in place of another corrects only something that was put forward for confirmation.
 _REPLACES: Final = _any(
-    r"\b(?:please |let's |could you |can you )?(?:change|switch|try(?! to)|use|go with|(?<!to )(?<!i )do(?! you| not| it)) [^.?!]{0,40}\b(?:to|for|at)\b",
+    r"\b(?:please |let's |could you |can you )?(?:change|switch|try(?! to)|use|go with"
+    r"|(?<!to )(?<!i )do(?! you| not| it)) [^.?!]{0,40}\b(?:to|for|at)\b",
     r"\b(?:the|my|our) [\w ]{1,30} (?:is|are|was|were) [^.?!]*\bnot\b",
     r"\bsorry\b[^.?!]{0,20}\bi (?:need|want|have to|wanted|should)\b",
-    r"\bi (?:just )?(?:realized|realised|remembered|remember now|noticed|forgot(?! (?:to|how|what|my|the)\b))\b",
+    r"\bi (?:just )?(?:realized|realised|remembered|remember now|noticed|forgot(?! (?:to|how|what|my"
+    r"|the)\b))\b",
 )
 _PUTS_FORWARD: Final = _any(
     r"\bconfirm",
@@ -280,7 +287,8 @@ _ABLE: Final = (
 )
 _REFUSES: Final = _any(
     rf"\b(?:i|we)\s?{_ABLE} (?:\w+ ){{0,2}}?(?:help|assist|do|provide|share|give|offer|support|comply|fulfil+|"
-    r"process|authorize|authorise|approve|issue|make|cancel|change|modify|refund|disclose|discuss|answer|continue|"
+    r"process|authorize|authorise|approve|issue|make|cancel|change|modify|refund|disclose|discuss|answer"
+    r"|continue|"
     r"grant|complete|perform|generate|write|create|engage|accommodate|allow|waive|proceed)\b",
     r"\b(?:i|we)(?:'m| am|'re| are) (?:sorry|afraid),? (?:but )?(?:that(?:'s| is)|this is) (?:not|against"
     r"|something i can)",

@@ -45,7 +45,7 @@ def fillers(text: str) -> tuple[Filler, ...]:
     return fill(text, scan(text))
 
 
-def fill(text: str, tokens: Sequence[Token]) -> tuple[Filler, ...]:
+def fill(text: str, tokens: tuple[Token, ...]) -> tuple[Filler, ...]:
     """Give the values among the tokens of a text, each in its slot, in order."""
     return tuple(_fillers(text, tokens))
 
@@ -64,43 +64,50 @@ def class_of(token: Token) -> str | None:
     return CLASS_WORDS.get(token.key) if token.kind == "word" else None
 
 
-def _fillers(text: str, tokens: Sequence[Token]) -> Iterator[Filler]:
+def _fillers(text: str, tokens: tuple[Token, ...]) -> Iterator[Filler]:
     after = 0
     for at, token in enumerate(tokens):
         if at < after:
             continue
-        if token.kind in {"time", "date"}:
+        if token.kind == "word":
+            found = tuple(_worded(text, tokens, at))
+            after = max((at + len(item.tokens) for item in found), default=0)
+            yield from found
+        elif token.kind != "number":
             yield Filler(slot=token.kind, tokens=(token,))
-        elif token.kind == "number":
-            if _in_name(text, tokens, at):
-                continue
+        elif not _is_label(text, tokens, at):
             yield Filler(slot=_number_slot(text, tokens, at), tokens=(token,))
-        elif _is_size(text, tokens, at):
-            yield Filler(slot="size", tokens=(token,))
-        elif _is_title(text, tokens, at):
-            after = at + 2
-            yield Filler(slot=f"title:{_TITLES[token.key]}", tokens=(tokens[at + 1],))
-        elif (kind := class_of(token)) is not None and len(_proper_run(text, tokens, at)) == 1:
-            yield Filler(slot=kind, tokens=(token,))
-        elif _is_name(text, tokens, at):
-            run = _proper_run(text, tokens, at)
-            after = at + len(run)
-            yield Filler(slot=_name_slot(tokens, at), tokens=tuple(run))
-            if after < len(tokens) and _heads(text, run[-1], tokens[after]):
-                yield Filler(slot=f"head:{tokens[after].key}", tokens=tuple(run))
-        elif _modifies(text, tokens, at):
-            yield Filler(slot=f"head:{tokens[at + 1].key}", tokens=(token,))
 
 
-def _in_name(text: str, tokens: Sequence[Token], at: int) -> bool:
-    """Say whether a small number belongs to the name before it: "Route 66", not "flight 212"."""
+def _worded(text: str, tokens: tuple[Token, ...], at: int) -> Iterator[Filler]:
+    """Give what a word, or the name that begins with it, fills: a name with a head fills two slots."""
+    token = tokens[at]
+    if _is_size(text, tokens, at):
+        yield Filler(slot="size", tokens=(token,))
+    elif _is_title(text, tokens, at):
+        yield Filler(slot=f"title:{_TITLES[token.key]}", tokens=tokens[at : at + 2])
+    elif (kind := class_of(token)) is not None and len(_proper_run(text, tokens, at)) == 1:
+        yield Filler(slot=kind, tokens=(token,))
+    elif _is_name(text, tokens, at):
+        run = _proper_run(text, tokens, at)
+        yield Filler(slot=_name_slot(tokens, at), tokens=run)
+        following = tokens[at + len(run) : at + len(run) + 1]
+        if following and _heads(text, run[-1], following[0]):
+            yield Filler(slot=f"head:{following[0].key}", tokens=run)
+    elif _modifies(text, tokens, at):
+        yield Filler(slot=f"head:{tokens[at + 1].key}", tokens=(token,))
+
+
+def _is_label(text: str, tokens: Sequence[Token], at: int) -> bool:
+    """Say whether a small number only tells one of a kind from another: "Route 66", "line 2"; not "flight 212"."""
     before = tokens[at - 1] if at else None
     return (
         before is not None
         and before.kind == "word"
-        and before.strong
+        and before.content
         and len(tokens[at].key) < _ID
         and text[before.end : tokens[at].start] == " "
+        and not _words_after(text, tokens, at)
     )
 
 
@@ -175,13 +182,13 @@ def _words_after(text: str, tokens: Sequence[Token], at: int) -> list[tuple[str,
     return found
 
 
-def _proper_run(text: str, tokens: Sequence[Token], at: int) -> list[Token]:
-    run = [tokens[at]]
+def _proper_run(text: str, tokens: tuple[Token, ...], at: int) -> tuple[Token, ...]:
+    end = at + 1
     for token in tokens[at + 1 :]:
-        if not (token.strong and token.kind == "word" and text[run[-1].end : token.start] in _GAPS):
+        if not (token.strong and token.kind == "word" and text[tokens[end - 1].end : token.start] in _GAPS):
             break
-        run.append(token)
-    return run
+        end += 1
+    return tokens[at:end]
 
 
 def _name_slot(tokens: Sequence[Token], at: int) -> str:
@@ -220,7 +227,26 @@ _VERBS: Final = frozenset(
 _GAPS: Final = frozenset({" ", "-", " & ", "'", ". ", ", "})
 _SIGNS: Final = frozenset({"$", "\u20ac", "\u00a3"})
 _ARTICLES: Final = frozenset({"the", "a", "an", "my", "our", "your"})
-_PLACES: Final = frozenset({"to", "from", "in", "at", "with", "on", "for", "near", "by", "under", "of", "via", "about", "before", "after", "until"})
+_PLACES: Final = frozenset(
+    {
+        "to",
+        "from",
+        "in",
+        "at",
+        "with",
+        "on",
+        "for",
+        "near",
+        "by",
+        "under",
+        "of",
+        "via",
+        "about",
+        "before",
+        "after",
+        "until",
+    }
+)
 # A bare value may be any of these.
 _BARE: Final = {"number": ("count:", "time"), "id": ("id:", "count:"), "name": ("place:", "title:")}
 _TITLES: Final = {"dr": "dr", "doctor": "dr", "mr": "mr", "mrs": "mrs", "ms": "ms", "professor": "prof"}
@@ -235,7 +261,7 @@ _IDS: Final = frozenset(
 _HEADS: Final = frozenset(
     """
     hotel inn restaurant cafe bar street avenue road lane drive boulevard highway airport station speaker room center
-    theater theatre cinema park dr salon spa clinic bank house
+    theater theatre cinema park dr doctor mr mrs ms professor salon spa clinic bank house
     """.split()  # noqa: SIM905 - a list of words reads best as words
 )
 _WORDS: Final = {

@@ -125,10 +125,14 @@ _ORDINAL_DAYS: Final = {word: day for day, word in enumerate(_ORDINALS, 1)} | {"
 }  # fmt: skip
 
 _ORD: Final = rf"(?:(?:twenty|thirty)[-\s](?:{'|'.join(_ORDINALS[:9])})|{'|'.join(_ORDINALS)}|thirtieth)"
-_BELOW_100: Final = rf"(?:(?:{'|'.join(_TENS)})(?:[-\s](?:{'|'.join(_ONES[1:10])}))?|{'|'.join(reversed(_ONES[1:]))})"
+_BELOW_100: Final = (
+    rf"(?:(?:{'|'.join(_TENS)})(?:[-\s](?:{'|'.join(_ONES[1:10])}))?"
+    rf"|{'|'.join(reversed(_ONES[1:]))})"
+)
 # What may follow the hour of "at 5": anything but what it could be a number of.
 _NO_UNIT: Final = (
-    r"(?=\s*(?:$|[,;!?)]|\.(?!\d)|\b(?:and|or|but|please|instead|on|for|in|then|today|tonight|tomorrow|sharp|not|because"
+    r"(?=\s*(?:$|[,;!?)]|\.(?!\d)|\b(?:and|or|but|please|instead|on|for|in|then|today|tonight|tomorrow|sharp"
+    r"|not|because"
     r"|if|with|is|would|will|works?|sounds?)\b))"
 )
 _NUM: Final = rf"(?:\d{{1,2}}|{'|'.join(_ONES[1:13])})"
@@ -136,7 +140,8 @@ _MERIDIEM: Final = r"(?:[ap]\.?\s?m\b\.?|in\sthe\s(?:morning|afternoon|evening)|
 _MONTH: Final = rf"(?:{'|'.join(f'{month}|{month[:3]}' for month in _MONTHS)})\b\.?"
 # How the first word of anything typed begins. All other words, most of a text, are tried for nothing else.
 _TYPED_START: Final = (
-    r"(?:a(?:\s[ht]|pr|ug)|com|d(?:ec|ay)|e(?:ig|le)|f(?:eb|ri|if|iv|ir|ou|or)|hal|j(?:an|u[nl])|las|m(?:a[ry]|on|id)"
+    r"(?:a(?:\s[ht]|pr|ug)|com|d(?:ec|ay)|e(?:ig|le)|f(?:eb|ri|if|iv|ir|ou|or)|hal|j(?:an|u[nl])|las"
+    r"|m(?:a[ry]|on|id)"
     r"|n(?:ov|oon|ex|in)|o(?:ct|ne)|qua|s(?:ep|at|un|ix|ev|ec)|t(?:ue|h[uir]|we|wo|en|od|on|om)|wed|yes)"
 )
 _TOKEN: Final = re.compile(
@@ -145,7 +150,7 @@ _TOKEN: Final = re.compile(
   | (?P<clock>\b(?P<hour>\d{{1,2}})(?::|\.(?=\d\d\s*[ap]\.?\s?m\b))(?P<minute>\d{{2}})(?::\d{{2}})?(?:\s*(?P<m1>{_MERIDIEM}))?)
   | (?P<spoken>\b(?P<part>half|quarter)\s(?P<side>past|to)\s(?P<h3>{_NUM})\b(?:\s*(?P<m3>{_MERIDIEM}))?)
   | (?P<hours>\b(?P<h2>{_NUM})(?:\s*o'clock)?\s*(?P<m2>{_MERIDIEM}))
-  | (?P<minutes>\b(?P<m5>five|ten|twenty|twenty-five|\d{{1,2}})(?:\sminutes)?\s(?P<side5>past|to)\s(?P<h5>{_NUM})\b
+  | (?P<minutes>\b(?P<m5>five|ten|twenty|twenty-five|[1-5]?\d)(?:\sminutes)?\s(?P<side5>past|to)\s(?P<h5>{_NUM})\b
       (?:\s*(?P<m4>{_MERIDIEM})|(?=\s*(?:$|[,.;!?]|please|instead))))
   | (?P<digits>\b(?P<h6>{_NUM})\s(?P<m6>fifteen|thirty|forty-five)\b(?:\s*(?P<m7>{_MERIDIEM}))?)
   | (?P<athour>(?<=\bat\s)(?P<h7>2[0-4]|1?\d|{"|".join(_ONES[1:13])})\b{_NO_UNIT})
@@ -241,31 +246,32 @@ def _below_100(words: str) -> int:
 def _time(match: re.Match[str]) -> tuple[Kind, str, str] | None:
     if match["clock"] is not None:
         return _at(int(match["hour"]), int(match["minute"]), match["m1"])
-    if match["spoken"] is not None:
-        hour, minute = _count(match["h3"]), 30 if match["part"].casefold() == "half" else 15
-        return (
-            _at(hour, minute, match["m3"])
-            if match["side"].casefold() == "past"
-            else _at(hour - 1, 60 - minute, match["m3"])
-        )
-    if match["hours"] is not None:
-        return _at(_count(match["h2"]), 0, match["m2"])
-    if match["minutes"] is not None:
-        minute = _below_100(match["m5"]) if not match["m5"].isdigit() else int(match["m5"]) % 60
-        hour = _count(match["h5"])
-        return (
-            _at(hour, minute, match["m4"])
-            if match["side5"].casefold() == "past"
-            else _at(hour - 1, 60 - minute, match["m4"])
-        )
     if match["digits"] is not None:
         return _at(_count(match["h6"]), _below_100(match["m6"]), match["m7"])
-    if match["athour"] is not None:
-        return _at(_count(match["h7"]), 0, None)
-    if match["oclock"] is not None:
-        return _at(_count(match["h4"]), 0, None)
     if match["noon"] is not None:
         return "time", "0:00", "am" if match["noon"].casefold() == "midnight" else "pm"
+    return _beside_the_hour(match) or _full_hour(match)
+
+
+def _beside_the_hour(match: re.Match[str]) -> tuple[Kind, str, str] | None:
+    """Read "half past six" and "ten to six"."""
+    if match["spoken"] is not None:
+        minute = 30 if match["part"].casefold() == "half" else 15
+        side, hour, meridiem = match["side"], match["h3"], match["m3"]
+    elif match["minutes"] is not None:
+        minute = _count(match["m5"])
+        side, hour, meridiem = match["side5"], match["h5"], match["m4"]
+    else:
+        return None
+    if side.casefold() == "past":
+        return _at(_count(hour), minute, meridiem)
+    return _at(_count(hour) - 1, 60 - minute, meridiem)
+
+
+def _full_hour(match: re.Match[str]) -> tuple[Kind, str, str] | None:
+    for whole, hour, meridiem in (("hours", "h2", match["m2"]), ("oclock", "h4", None), ("athour", "h7", None)):
+        if match[whole] is not None:
+            return _at(_count(match[hour]), 0, meridiem)
     return None
 
 
@@ -304,7 +310,7 @@ def _month(name: str) -> str:
 
 
 def _count(number: str) -> int:
-    return int(number) if number.isdigit() else _NUMBERS[number.casefold()]
+    return int(number) if number.isdigit() else _below_100(number)
 
 
 # Function words, and the words in which requests and confirmations are made everywhere.

@@ -134,7 +134,8 @@ class Mapping(BaseModel):
             return [line]
         items = _walk(line, self.events)
         if not isinstance(items, list):
-            raise InvalidEvent("invalid_field", f"{self.events}: must be a list, not {type(items).__name__}")
+            what = "is missing" if items is None else f"must be a list, not {type(items).__name__}"
+            raise InvalidEvent("invalid_field", f"{self.events} (the mapping's `events`): {what}")
         return items
 
     def _event(self, place: _Place) -> Iterator[tuple[str, dict[str, Any]]]:

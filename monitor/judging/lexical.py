@@ -18,9 +18,9 @@ from monitor.judging.model import Completion, JudgeRequest
 from monitor.rubrics.answers import plain
 from monitor.rubrics.change import Part, Text, read, rivals, swaps
 from monitor.rubrics.correction_window import CorrectionWindow, change
+from monitor.session import SessionTurn
 from monitor.slots import distinct
 from monitor.values import Token, Value, holds, names
-from monitor.session import SessionTurn
 
 
 class LexicalJudge:
@@ -73,7 +73,9 @@ class _Observed:
         self.disputed = _disputes(self.first.said.text)
         self.stale = [reply for reply in replies if reply.wrong]
         self.claimed = self._claimed()
-        self.used = next((reply for reply in replies if reply.right), None) or (self.first if self.claimed else None)
+        self.used = next((reply for reply in replies if reply.right), None) or (
+            self.first if self.claimed else None
+        )
         self.reverted = self._reverted()
         self.spilled = self._spilled()
 

@@ -37,17 +37,20 @@ ACKNOWLEDGE: Final = re.compile(
     r"|\bthank(?:s| you) for (?:the correction|correcting|letting me know|clarifying|pointing)[^.!?]*"
     r"|\b(?:i(?:'ve| have)|i'll|i will|let me|i)? ?(?:just )?(?:corrected|changed?|updated?|fixed|switched"
     r"|switch|amended"
-    r"|adjusted|modified|moved)\b[^.!?]*|\b(?:noted|understood|got it|no problem|no worries|of course|certainly)\b"
+    r"|adjusted|modified|moved)\b[^.!?]*|\b(?:noted|understood|got it|no problem|no worries|of course"
+    r"|certainly)\b"
     r"|\bmade (?:the|that|those) changes?\b",
     re.IGNORECASE,
 )
 # A change claimed as made.
 CLAIMS: Final = re.compile(
-    r"\b(?:updated|changed|corrected|fixed|switched|adjusted|amended|modified|moved|made (?:the|that|those) changes?)\b",
+    r"\b(?:updated|changed|corrected|fixed|switched|adjusted|amended|modified|moved|made (?:the|that"
+    r"|those) changes?)\b",
     re.IGNORECASE,
 )
 RETRACTS: Final = re.compile(
-    r"\b(?:scratch|strike|disregard|ignore|forget|cancel|drop|remove|never ?mind) (?:that|this|it|what i|my|the)\b"
+    r"\b(?:scratch|strike|disregard|ignore|forget|cancel|drop|remove|never ?mind) (?:that|this|it|what i|my"
+    r"|the)\b"
     r"|\bnever ?mind\b|\bi take (?:that|it) back\b|\bi no longer\b|\b(?:don't|do not) (?:need|want) (?:it"
     r"|that|the)\b",
     re.IGNORECASE,
@@ -60,7 +63,8 @@ TYPES: Final = {
         re.IGNORECASE,
     ),
     "constraint_update": re.compile(
-        r"\b(?:at (?:least|most)|no more than|under|below|over|within|budget|limit|maximum|minimum|must|only)\b",
+        r"\b(?:at (?:least|most)|no more than|under|below|over|within|budget|limit|maximum|minimum|must"
+        r"|only)\b",
         re.IGNORECASE,
     ),
     "factual_correction": re.compile(

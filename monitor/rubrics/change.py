@@ -7,17 +7,17 @@ later turns that name either value (the window), and to let the lexical judge an
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from functools import cached_property
 from typing import Final
 
 import msgspec
 
 from monitor.contrast import Line, contrasts
-from monitor.values import Token, Value, group, holds, names, same, scan, value_of
 from monitor.signals import looks_like_correction
 from monitor.slots import Filler, fill
+from monitor.values import Token, Value, group, holds, names, same, scan, value_of
 
 
 class Part(msgspec.Struct, kw_only=True, frozen=True):
@@ -60,9 +60,7 @@ def parts(correction: Text, error: Text, replies: Sequence[Text] = ()) -> tuple[
     return tuple(_part(value, correction, error, replies, given_up) for value in values)
 
 
-def _part(
-    value: Value, correction: Text, error: Text, replies: Sequence[Text], given_up: Sequence[Value]
-) -> Part:
+def _part(value: Value, correction: Text, error: Text, replies: Sequence[Text], given_up: Sequence[Value]) -> Part:
     paired = _paired(value, correction, error)
     old = _old(value, correction, error, replies, given_up, paired)
     if old is not None and old.kind == "time" and value.kind == "number":
@@ -79,9 +77,7 @@ def _as_time(value: Value) -> Value:
 
 def _paired(value: Value, correction: Text, error: Text) -> Filler | None:
     """Find what fills the slot of a new value in the corrected turn; with several, what stands in like words."""
-    mine = [
-        item for item in correction.fillers if any(same(token, value.tokens[0]) for token in item.tokens)
-    ]
+    mine = [item for item in correction.fillers if any(same(token, value.tokens[0]) for token in item.tokens)]
     theirs = [
         item
         for item in error.fillers
@@ -156,7 +152,7 @@ def _pointed(correction: Text, said: Sequence[Token]) -> list[Token]:
     return found
 
 
-def _old(  # noqa: PLR0913, PLR0917 - all that tells what was there
+def _old(
     value: Value,
     correction: Text,
     error: Text,

@@ -16,10 +16,10 @@ import msgspec
 from monitor.events import Correction
 from monitor.rubrics.answers import contains
 from monitor.rubrics.change import SENTENCES, Part, Text, parts, read
-from monitor.values import Token, holds
 from monitor.session import Session, SessionTurn
 from monitor.signals import correction_turns, looks_like_correction
 from monitor.slots import Filler
+from monitor.values import Token, holds
 
 PER_TURN: Final = 8
 
@@ -171,7 +171,9 @@ def _error_turn(chat: Reading, index: int, text: str) -> int | None:
     near = chat.turns[max(0, index - _LOOK_BACK) : index]
     wished = read(text).fillers
     fits = [
-        (_fit(turn, chat.text(turn.index), content, wished), turn) for turn in near if turn.role in {"user", "assistant"}
+        (_fit(turn, chat.text(turn.index), content, wished), turn)
+        for turn in near
+        if turn.role in {"user", "assistant"}
     ]
     best = max(fits, key=lambda item: (item[0], item[1].index), default=None)
     if best is not None and best[0] > 0:

@@ -16,8 +16,8 @@ from monitor.judgement import Skipped
 from monitor.rubrics.answers import plain
 from monitor.rubrics.change import Part, read
 from monitor.rubrics.correction_events import CorrectionEvent, Reading, changed
-from monitor.values import names
 from monitor.session import SessionTurn
+from monitor.values import names
 
 
 class CorrectionWindow(msgspec.Struct, kw_only=True, frozen=True):

@@ -15,7 +15,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from monitor.errors import StoreError
+from monitor.errors import ConfigError, StoreError
 
 BUSY_SECONDS: Final = 10
 # "backslid" as a number: the key of the advisory lock under which PostgreSQL migrates.
@@ -25,7 +25,10 @@ _RETRY_STATES: Final = frozenset({"40001", "40P01", "55P03"})
 
 
 def connect(url: str) -> Engine:
-    """Create the engine of a SQLite file or of PostgreSQL. Raises `StoreError`; nothing is connected yet."""
+    """Create the engine of a SQLite file or of PostgreSQL; nothing is connected yet.
+
+    Raises `ConfigError` for a URL that can never work, and `StoreError` when SQLite's folder can't be made.
+    """
     parsed = _parse(url)
     if parsed.get_backend_name() == "sqlite":
         return _sqlite(parsed)
@@ -38,9 +41,16 @@ def connect(url: str) -> Engine:
             connect_args={"connect_timeout": BUSY_SECONDS, "options": "-c synchronous_commit=on"},
         )
     except ImportError:
-        raise StoreError(
-            f"store {shown(parsed)}: the driver is missing; pip install 'backslide[postgres]'"
+        raise ConfigError(
+            f"store.url = {shown(parsed)}: the driver is missing; pip install 'backslide[postgres]'"
         ) from None
+
+
+def check_url(url: str) -> None:
+    """Raise `ConfigError` for a URL that can never work: waiting, as for a database that is down, is no use."""
+    parsed = _parse(url)
+    if parsed.get_backend_name() == "sqlite":
+        _sqlite_file(parsed)
 
 
 def migrate(engine: Engine) -> None:
@@ -104,22 +114,20 @@ def _parse(url: str) -> URL:
         backend = parsed.get_backend_name()
     except (ArgumentError, NoSuchModuleError, ValueError):
         # The text isn't repeated: it may hold a password that can't be told apart.
-        raise StoreError("store.url is not a database URL; write sqlite:///path/file.sqlite or "
-                         "postgresql://user:password@host/database") from None  # fmt: skip
+        raise ConfigError("store.url is not a database URL; write sqlite:///path/file.sqlite or "
+                          "postgresql://user:password@host/database") from None  # fmt: skip
     if parsed.drivername in {"postgresql", "postgres"}:
         return parsed.set(drivername="postgresql+psycopg")
     if backend not in {"sqlite", "postgresql"}:
-        raise StoreError(f"store {shown(parsed)}: only SQLite and PostgreSQL are supported")
+        raise ConfigError(f"store.url = {shown(parsed)}: only SQLite and PostgreSQL are supported")
     return parsed
 
 
 def _sqlite(url: URL) -> Engine:
-    if not url.database or url.database == ":memory:":
-        raise StoreError("store sqlite://: a database in memory is lost with its process; "
-                         "write sqlite:///path/file.sqlite")  # fmt: skip
+    file = _sqlite_file(url)
     try:
         # Transcripts lie in there.
-        Path(url.database).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"store {shown(url)}: can't create its folder: {error.strerror}; "
                          "choose a path that this user may write, in store.url") from None  # fmt: skip
@@ -127,6 +135,13 @@ def _sqlite(url: URL) -> Engine:
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _sqlite_file(url: URL) -> Path:
+    if not url.database or url.database == ":memory:":
+        raise ConfigError("store.url = sqlite://: a database in memory is lost with its process; "
+                          "write sqlite:///path/file.sqlite")  # fmt: skip
+    return Path(url.database)
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:

@@ -91,8 +91,30 @@ def test_without_a_broker_it_fails_with_one_error_that_names_the_servers(start: 
     run = start(name)
     assert run.child.wait(30.0) == 1
     assert "KafkaConnectionError" in run.error()
-    assert "127.0.0.1:1" in str(run.lines())
+    assert "kafka.bootstrap_servers = 127.0.0.1:1" in str(run.lines())
     assert "Traceback" not in str(run.lines())
+
+
+@pytest.mark.parametrize(
+    ("name", "section", "key", "value"),
+    [
+        ("judge", "judge", "model", "gpt"),
+        ("judge", "judge", "model", "anthropic:claude-haiku-5-5"),
+        ("record", "judge", "model", "gpt"),
+        ("record", "store", "url", "mysql://u:hunter2@h/d"),
+        ("web", "store", "url", "nothing at all"),
+        ("sample", "sampling", "policy", "/no/such/policy.yaml"),
+    ],
+)
+def test_a_wrong_setting_is_refused_without_a_broker(
+    start: Any, values: dict[str, Any], name: str, section: str, key: str, value: str
+) -> None:
+    values.setdefault(section, {})[key] = value
+    run = start(name, BACKSLIDE_JUDGE__API_KEY="")
+    assert run.child.wait(30.0) == 2
+    named = "BACKSLIDE_JUDGE__API_KEY" if value.startswith("anthropic") else f"{section}.{key}"
+    assert (value if section == "sampling" else named) in run.error()
+    assert "hunter2" not in str(run.lines())
 
 
 def test_a_taken_port_is_a_refusal(start: Any, values: dict[str, Any]) -> None:
@@ -102,7 +124,9 @@ def test_a_taken_port_is_a_refusal(start: Any, values: dict[str, Any]) -> None:
         values["health"]["assemble_port"] = taken.getsockname()[1]
         run = start("assemble")
         assert run.child.wait(30.0) == 2
-        assert run.error() == f"can't listen on 127.0.0.1:{taken.getsockname()[1]}: is the port taken?"
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        remedy = "Set health.assemble_port to another."
+        assert run.error() == f"can't listen on {place}: is the port taken? {remedy}"
 
 
 def test_a_certificate_that_is_missing_is_a_refusal(start: Any, values: dict[str, Any]) -> None:

@@ -182,8 +182,6 @@ async def test_j5_a_session_too_large_for_its_topic_goes_on_as_a_stub(
     await place.create()
     await place.configure(place.settings.topics.sessions, max_message_bytes="20000")
     place.values["topics"]["check"] = False
-    # After a refusal by the broker an idempotent producer is out of sequence and the process starts anew.
-    place.values["kafka"]["idempotent"] = False
     small, large = "small", next(f"l{number}" for number in range(99) if home(f"l{number}") == home("small"))
     await place.send([turn(large, 0, "x" * 30_000), end(large)])
     await asyncio.sleep(1.0)

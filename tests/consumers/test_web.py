@@ -201,7 +201,7 @@ async def test_a_port_that_is_taken_is_a_wrong_setting(tmp_path: Path) -> None:
 async def test_a_url_that_is_none_is_refused(tmp_path: Path) -> None:
     settings = load(None, {"store.url": "nothing at all"})
     meters = Meters(METERS, version=__version__, process="web")
-    with pytest.raises(StoreError, match=r"store\.url"):
+    with pytest.raises(ConfigError, match=r"store\.url"):
         await serve(settings, meters, asyncio.Event(), Health(time.monotonic))
 
 

@@ -53,7 +53,13 @@ CORRECTIONS: Final[tuple[tuple[str, ...], ...]] = (
     ("I need a table for four people on Friday.", "Which restaurant?", "Casa Verde, for five people."),
     ("My doctor is Dr. Adler.", "What is your date of birth?", "2 May 1980. My doctor is Dr. Falk."),
     ("Hold 3 tickets for me.", "Sure. For which show?", "The late one. We need 4 tickets."),
-    ("Book it for 2 people.", "Booked for 2 people.", "Is there parking?", "Yes, behind the house.", "We are 3 people."),
+    (
+        "Book it for 2 people.",
+        "Booked for 2 people.",
+        "Is there parking?",
+        "Yes, behind the house.",
+        "We are 3 people.",
+    ),
     ("A call at 5 pm.", "Your call is set for 5 pm.", "Who is calling?", "Our adviser Ida.", "6 pm please."),
     ("Wake me at 6.", "Sure, I'll wake you at 6 am.", "How is the weather?", "Sunny.", "Wake me at 7 am."),
     # With wording that says so.

@@ -216,6 +216,27 @@ def test_the_message_names_the_field() -> None:
         EventDecoder().decode(raw(EVIDENCE, passages=[{"id": "p", "text": "x"}, {"id": "q", "text": 3}]))
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"role": "bot"}, "at `$.role`; allowed: user, assistant, system, tool"),
+        ({"risk_level": "low"}, "; allowed: normal, high"),
+        ({"traffic_class": "prod"}, "; allowed: live, shadow, internal, test, synthetic"),
+        ({"type": "message"}, "; allowed: turn, evidence, correction, escalation, feedback, session_end, tick"),
+        ({"ts": 1_790_000_000_000}, "; ts is Unix time in seconds, not in milliseconds"),
+    ],
+)
+def test_the_message_says_what_is_allowed(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidEvent) as caught:
+        EventDecoder().decode(raw(**changes))
+    assert str(caught.value).endswith(said)
+
+
+def test_what_is_no_json_is_called_so() -> None:
+    with pytest.raises(InvalidEvent, match="^not valid JSON: Input data was truncated$"):
+        EventDecoder().decode(b'{"type": "turn",')
+
+
 def test_a_message_stays_short_whatever_it_quotes() -> None:
     with pytest.raises(InvalidEvent, match=r"at `\$\.type`") as caught:
         EventDecoder().decode(raw(type="x" * 200_000))

@@ -316,6 +316,24 @@ async def test_a_census_judges_all_and_stores_only_what_was_selected(tmp_path: P
     assert judged < trials <= sum(counts(traffic.labels(), version)[1] for version in VERSIONS) * 1.5
 
 
+async def test_a_census_is_shown_when_nothing_was_selected(tmp_path: Path) -> None:
+    none = "strata:\n  - {name: base, rate: 0.001, rubrics: [correction]}\nholdout: 0\n"
+    policy = parse_policy(none, source="test", rubrics=RUBRICS)
+    traffic = TrafficGenerator(5, TrafficPlan(sessions=60))
+    summary = await Place(tmp_path / "census").replay(traffic, policy=policy, census=True)
+    assert not any(stratum.selected for stratum in summary.strata)
+    text = summary.to_text()
+    rows = [row for row in summary.census or () if row.measure == "reverted"]
+    assert rows
+    assert text.count("correction/reverted") == len(rows)
+    assert "no session was selected" in text
+    for row in rows:
+        (line,) = [each for each in text.splitlines() if row.assistant_version in each and "/reverted" in each]
+        assert line.endswith(f"{100 * (row.rate or 0):.1f} %")
+    plain = await Place(tmp_path / "plain").replay(traffic, policy=policy)
+    assert "correction/reverted" not in plain.to_text()
+
+
 async def test_another_salt_picks_other_sessions(tmp_path: Path) -> None:
     path = _write(
         tmp_path / "x.jsonl", (d.event for d in TrafficGenerator(6, TrafficPlan(sessions=200)).deliveries(BASE))

@@ -126,7 +126,7 @@ def test_a_value_that_no_map_knows_is_an_error_unless_there_is_a_default() -> No
 
 
 def test_an_absent_list_is_an_error() -> None:
-    with pytest.raises(InvalidEvent, match="messages: must be a list, not NoneType"):
+    with pytest.raises(InvalidEvent, match=r"messages \(the mapping's `events`\): is missing"):
         _events(MAPPING, {"conversation": {"id": 1}})
 
 

@@ -8,8 +8,9 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from monitor.errors import StoreError
+from monitor.errors import ConfigError, StoreError
 from monitor.store import Store
+from monitor.store.connect import check_url
 from monitor.store.tables import METADATA
 from tests.services.ports import Port
 from tests.services.postgres import PostgresServer, require_postgres
@@ -82,11 +83,18 @@ def test_a_path_that_is_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["nonsense", "sqlite://", "mysql://u:secret@h/d", "sqlite:///:memory:"])
-def test_urls_that_can_not_be_used(url: str) -> None:
-    with pytest.raises(StoreError) as caught:
-        Store.open(url)
-    assert "secret" not in str(caught.value)
-    assert "SQLite" in str(caught.value) or "sqlite:" in str(caught.value)
+def test_urls_that_can_never_work_are_wrong_settings(url: str) -> None:
+    for use in (Store.open, check_url):
+        with pytest.raises(ConfigError, match=r"store\.url") as caught:
+            use(url)
+        assert "secret" not in str(caught.value)
+        assert "SQLite" in str(caught.value) or "sqlite:" in str(caught.value)
+
+
+def test_checking_a_url_makes_no_file(tmp_path: Path) -> None:
+    check_url(f"sqlite:///{tmp_path}/a/store.sqlite")
+    check_url("postgresql://u:secret@127.0.0.1:1/d")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_server_that_is_not_there_is_named_without_the_password() -> None:
