@@ -205,10 +205,10 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
             raise AssemblerStalled(f"{tp.topic}[{tp.partition}]: lag and no progress for {silent:.0f} s")
 
     def _tick(self, state: PartitionState, now: float) -> None:
-        if state.open_sessions and now - state.active_at >= self._settings.assembly.tick_interval_s:
+        if state.open_sessions and now - state.silent_since >= self._settings.assembly.tick_interval_s:
             state.tick(now)
         elif not state.open_sessions:
-            state.active_at = now
+            state.active_at = state.silent_since = now
 
     # -- committing ----------------------------------------------------------------------------------------
 

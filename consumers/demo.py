@@ -37,7 +37,8 @@ from monitor.traffic import SessionLabel, TrafficGenerator, TrafficPlan
 PARTITIONS: Final = 2
 READY_S: Final = 40.0
 SETTLE_S: Final = 60.0
-TRAFFIC_S: Final = 30.0
+TRAFFIC_S: Final = 26.0
+FEEDBACK_S: Final = 4.0  # most thumbs come when their session has closed
 PROBED: Final = ("assemble", "sample", "judge", "record")
 
 
@@ -56,7 +57,7 @@ class Demo:
     def __init__(self, folder: Path, *, seed: int, sessions: int, quiet: bool) -> None:
         self._folder = folder
         self._quiet = quiet
-        plan = TrafficPlan(sessions=sessions, duration_s=TRAFFIC_S)
+        plan = TrafficPlan(sessions=sessions, duration_s=TRAFFIC_S, feedback_delay_s=FEEDBACK_S)
         self._traffic = TrafficGenerator(seed, plan)
         self._labels: tuple[SessionLabel, ...] = tuple(self._traffic.labels())
         self._broker = EmbeddedBroker(folder)
@@ -203,7 +204,7 @@ def demo_settings(folder: Path, servers: str, labels: tuple[SessionLabel, ...]) 
             "session_timeout_s": 10.0,
         },
         "topics": {"event_partitions": PARTITIONS, "job_partitions": PARTITIONS, "check": False},
-        "assembly": {"gap_s": 8.0, "grace_s": 2.0, "tick_interval_s": 0.5, "commit_interval_s": 0.5},
+        "assembly": {"gap_s": 7.0, "grace_s": 2.0, "tick_interval_s": 0.5, "commit_interval_s": 0.5},
         "sampling": {"salt": "the demo's salt is no secret", "assistants": versions},
         "store": {"url": f"sqlite:///{folder / 'demo.sqlite'}"},
         "web": {"port": free_port(8080), "metrics_host": "127.0.0.1", "metrics_port": free_port(9464)},

@@ -64,6 +64,7 @@ class PartitionState:
         self.outbox = Outbox(producer, fail)
         self.last_timestamp: int | None = None
         self.active_at = now
+        self.silent_since = now
 
     @property
     def open_sessions(self) -> int:
@@ -72,10 +73,12 @@ class PartitionState:
 
     def apply(self, records: Sequence[Any], now: float) -> None:
         """Apply fetched records in order. `now` is monotonic seconds. Raises `TooManyInvalid`."""
-        for record in records:
-            self._apply(record)
-        self.last_timestamp = records[-1].timestamp
         self.active_at = now
+        self.last_timestamp = records[-1].timestamp
+        for record in records:
+            # The silence that a tick stands for was counted when it was sent; more may have passed since.
+            if not self._apply(record):
+                self.silent_since = now
 
     def tick(self, now: float) -> None:
         """Append a tick, so that time goes on in a partition where nothing is said (A1).
@@ -89,10 +92,10 @@ class PartitionState:
         if self._ticking or stream_time is None:
             return
         self._ticking = True
-        silence = min(now - self.active_at, 2 * self._settings.assembly.tick_interval_s)
+        silence = min(now - self.silent_since, 2 * self._settings.assembly.tick_interval_s)
         value = encode(Tick(ts=stream_time / 1000 + silence))
         self.outbox.put(Outgoing(topic=self._settings.topics.events, value=value, partition=self._partition))
-        self.active_at = now
+        self.silent_since = now
 
     async def commitable(self) -> OffsetAndMetadata | None:
         """Take the safe position, wait for the outbox, give what may be committed; None when it is committed."""
@@ -117,24 +120,26 @@ class PartitionState:
 
     # -- one record ----------------------------------------------------------------------------------------
 
-    def _apply(self, record: Any) -> None:
+    def _apply(self, record: Any) -> bool:
+        """Apply a record; True when it was a tick."""
         try:
             event, raw = self._decoder.decode(record.value or b"")
         except InvalidEvent as error:
             self._put_aside(record, error)
-            return
+            return False
         self._valid.append(True)
-        if isinstance(event, Tick):
-            self._ticking = False
+        is_tick = isinstance(event, Tick)
+        self._ticking = self._ticking and not is_tick
         kind = event_type(event)
         self._meters.counter("events", event_type=kind).inc()
         if self._reroute(event, raw, record):
             self._assembler.skip(record.offset)
-            return
+            return False
         self._behind_gap = False
         timestamp = record.timestamp if record.timestamp is not None and record.timestamp >= 0 else None
         for output in self._assembler.on_event(event, raw, Position(record.offset, timestamp)):
             self._emit(output, record)
+        return is_tick
 
     def _put_aside(self, record: Any, error: InvalidEvent) -> None:
         self._valid.append(False)

@@ -1,8 +1,8 @@
 """Value contrast: a user states another value where one was put forward, with or without a word that says so.
 
-"Booked for 5 pm." - "6 pm, please." has no marker word. What tells it from an answer, a choice or a new wish is what
-was said before: a value in the same slot that was put forward as settled, and no question that asks for a new one.
-Pure, cheap, English; `monitor.signals` counts it as a correction.
+"Booked for 5 pm." - "6 pm, please." has no marker word. What tells it from an answer, a choice or a new wish is
+what was said before: a value in the same slot that was put forward as settled, and no question that asks for a new
+one. Pure, cheap, English; `monitor.signals` counts it as a correction.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _amends(wished: Sequence[Filler], said: Sequence[Filler], earlier: Sequence[
 
 
 def _sure(text: str) -> tuple[str, ...]:
-    """Give the slots whose value surely is of the same thing as before: those that name it; in few words, times too."""
+    """Give the slots whose value surely is of the same thing as before: it is named, or the turn is terse."""
     if _NAMES_ITSELF.search(text):
         return (*_NAMED, "name", "id", "number")
     if _STATES.search(text):
@@ -275,7 +275,10 @@ _KINDS: Final = {
         r"\b(?:how many|number of|party|people|guests|quantity|passengers|tickets|seats|nights|how long)\b"
     ),
     "money": _any(r"\b(?:how much|budget|price|cost|amount|pay)\b"),
-    "name": _any(r"\b(?:who|whose|whom|names?|which|title|song|movie|restaurant|hotel|theater)\b"),
+    "name": _any(
+        r"\bwhich (?!ones?\b|of\b|would\b|do\b|is\b|are\b)\w+"
+        r"|\b(?:who|whose|whom|names?|title|song|movie|restaurant|hotel|theater)\b"
+    ),
     "title": _any(r"\b(?:doctor|dr|who|whom|contact|advis[eo]r|teacher)\b"),
     "place": _any(
         r"\b(?:where|city|cities|location|address|area|destination|departure|leaving|going|place|town|airport"

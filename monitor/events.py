@@ -203,7 +203,9 @@ def _invalid(error: msgspec.ValidationError) -> InvalidEvent:
 
 def _remedy(message: str) -> str:
     """Say what is allowed where the decoder only says that a value isn't."""
-    field = message.rsplit("`$.", 1)[-1].rstrip("`") if message.startswith(("Invalid", "Expected `float` <=")) else ""
+    field = (
+        message.rsplit("`$.", 1)[-1].rstrip("`") if message.startswith(("Invalid", "Expected `float` <=")) else ""
+    )
     if field == "ts":
         return "; ts is Unix time in seconds, not in milliseconds"
     return f"; allowed: {', '.join(_ALLOWED[field])}" if field in _ALLOWED else ""

@@ -192,7 +192,9 @@ def _lines(summary: ReplaySummary) -> Iterator[str]:
     yield from _table(_STRATA, [_stratum_cells(stratum) for stratum in summary.strata])
     # The census knows of assistants of which no session was picked, and with them of all the others.
     shown = {_key(rate): rate for rate in summary.rates} | {
-        _key(row): _unjudged(row) for row in summary.census or () if _key(row) not in {_key(r) for r in summary.rates}
+        _key(row): _unjudged(row)
+        for row in summary.census or ()
+        if _key(row) not in {_key(r) for r in summary.rates}
     }
     if shown:
         yield ""
@@ -201,7 +203,8 @@ def _lines(summary: ReplaySummary) -> Iterator[str]:
         yield from _table(heads, [_rate_cells(shown[key], census, len(heads)) for key in sorted(shown)])
     if summary.finished and not any(stratum.selected for stratum in summary.strata):
         yield ""
-        yield "no session was selected: raise the rates of the policy, or add --census to judge all of them"
+        remedy = "" if summary.census is not None else ", or add --census to judge all of them"
+        yield f"no session was selected: raise the rates of the policy{remedy}"
 
 
 _NO_TALLY: Final = Tally(trials=0, failures=0)

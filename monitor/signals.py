@@ -80,13 +80,17 @@ def correction_turns(session: Session) -> tuple[int, ...]:
     )
 
 
-def looks_like_correction(text: str, reply_before: str | None) -> bool:
+def looks_like_correction(text: str, reply_before: str | Line | None) -> bool:
     """Say whether a user's words correct something said before; `reply_before` is the assistant's last turn.
+
+    A `Line` scans itself once, however many texts are compared with it.
 
     By wording, or by stating another value than that turn puts forward. A bare "no" corrects only what the
     assistant put forward as a fact or a plan; after an offer of more help it is an answer.
     """
-    return _corrects(text, None if reply_before is None else Line(text=_plain(reply_before), by_user=False), ())
+    if isinstance(reply_before, str):
+        reply_before = Line(text=_plain(reply_before), by_user=False)
+    return _corrects(text, reply_before, ())
 
 
 def _corrects(text: str, reply: Line | None, earlier: Sequence[Line]) -> bool:

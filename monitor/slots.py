@@ -20,7 +20,7 @@ class Filler(msgspec.Struct, kw_only=True, frozen=True):
     tokens: tuple[Token, ...]
 
     def agrees(self, other: Filler) -> bool:
-        """Say whether both may name one thing: "Hyatt" and "Hyatt Hotel" do, "Hyatt Hotel" and "Ritz Hotel" don't."""
+        """Say whether both may name one thing: "Hyatt" and "Hyatt Hotel" may, "Hyatt Inn" and "Ritz Inn" not."""
         mine, others = self._own(), other._own()
         return _all_in(mine, others) or _all_in(others, mine)
 
@@ -171,7 +171,7 @@ def _number_slot(text: str, tokens: Sequence[Token], at: int) -> str:
 
 
 def _words_after(text: str, tokens: Sequence[Token], at: int) -> list[tuple[str, bool]]:
-    """Give the one or two content words after a number, and whether each is a plural: its unit, or an adjective."""
+    """Give the one or two content words after a number, its unit or an adjective; and whether each is a plural."""
     found: list[tuple[str, bool]] = []
     end = tokens[at].end
     for token in tokens[at + 1 : at + 3]:
@@ -216,52 +216,46 @@ def _one_form(one: Token, other: Token) -> bool:
 
 _ID: Final = 3
 _SIZES: Final = frozenset({"xs", "xl", "xxl"})
-_NO_NAMES: Final = frozenset({"id", "pin", "asap", "am", "pm", "eta", "faq", "omg", "lol", "usd", "eur"})
+_NO_NAMES: Final = frozenset(
+    """
+    id pin asap am pm eta faq omg lol usd eur
+    """.split()  # noqa: SIM905 - a list of words reads best as words
+)
 _AFTER_NAMES: Final = frozenset({"is", "please", "instead"})
 _VERBS: Final = frozenset(
     """
-    book booked reserve reserved order ordered play cancel canceled cancelled find found buy rent schedule scheduled add
-    added need require pay charge bring call email deliver delivered return includ include including noted bought
+    book booked reserve reserved order ordered play cancel canceled cancelled find found buy rent schedule
+    scheduled add added need require pay charge bring call email deliver delivered return includ include including
+    noted bought
     """.split()  # noqa: SIM905 - a list of words reads best as words
 )
 _GAPS: Final = frozenset({" ", "-", " & ", "'", ". ", ", "})
 _SIGNS: Final = frozenset({"$", "\u20ac", "\u00a3"})
 _ARTICLES: Final = frozenset({"the", "a", "an", "my", "our", "your"})
 _PLACES: Final = frozenset(
-    {
-        "to",
-        "from",
-        "in",
-        "at",
-        "with",
-        "on",
-        "for",
-        "near",
-        "by",
-        "under",
-        "of",
-        "via",
-        "about",
-        "before",
-        "after",
-        "until",
-    }
+    """
+    to from in at with on for near by under of via about before after until
+    """.split()  # noqa: SIM905 - a list of words reads best as words
 )
 # A bare value may be any of these.
 _BARE: Final = {"number": ("count:", "time"), "id": ("id:", "count:"), "name": ("place:", "title:")}
 _TITLES: Final = {"dr": "dr", "doctor": "dr", "mr": "mr", "mrs": "mrs", "ms": "ms", "professor": "prof"}
 _MONEY: Final = frozenset({"dollar", "buck", "euro", "eur", "usd", "pound", "gbp", "cent", "credit"})
 _PEOPLE: Final = frozenset(
-    {"people", "person", "guest", "seat", "adult", "passenger", "traveler", "attendee", "diner", "ticket"}
+    """
+    people person guest seat adult passenger traveler attendee diner ticket
+    """.split()  # noqa: SIM905 - a list of words reads best as words
 )
 _IDS: Final = frozenset(
-    {"flight", "account", "order", "booking", "reservation", "pin", "code", "room", "zip", "invoice"}
+    """
+    flight account order booking reservation pin code room zip invoice
+    """.split()  # noqa: SIM905 - a list of words reads best as words
 )
 # Heads of names say what kind of thing it is, not which one.
 _HEADS: Final = frozenset(
     """
-    hotel inn restaurant cafe bar street avenue road lane drive boulevard highway airport station speaker room center
-    theater theatre cinema park dr doctor mr mrs ms professor salon spa clinic bank house
+    hotel inn restaurant cafe bar street avenue road lane drive boulevard highway airport station speaker room
+    center theater theatre cinema park dr doctor mr mrs ms professor salon spa clinic bank house
     """.split()  # noqa: SIM905 - a list of words reads best as words
 )
 _WORDS: Final = {

@@ -120,11 +120,13 @@ _ORDINALS: Final = (
     "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth",
     "twentieth",
 )  # fmt: skip
-_ORDINAL_DAYS: Final = {word: day for day, word in enumerate(_ORDINALS, 1)} | {"thirtieth": 30, "thirty-first": 31} | {
-    f"twenty-{word}": 20 + day for day, word in enumerate(_ORDINALS[:9], 1)
-}  # fmt: skip
+_ORDINAL_DAYS: Final = (
+    {word: day for day, word in enumerate(_ORDINALS, 1)}
+    | {f"twenty-{word}": 20 + day for day, word in enumerate(_ORDINALS[:9], 1)}
+    | {"thirtieth": 30, "thirty-first": 31}
+)
 
-_ORD: Final = rf"(?:(?:twenty|thirty)[-\s](?:{'|'.join(_ORDINALS[:9])})|{'|'.join(_ORDINALS)}|thirtieth)"
+_ORD: Final = rf"(?:twenty[-\s](?:{'|'.join(_ORDINALS[:9])})|thirty[-\s]first|thirtieth|{'|'.join(_ORDINALS)})"
 _BELOW_100: Final = (
     rf"(?:(?:{'|'.join(_TENS)})(?:[-\s](?:{'|'.join(_ONES[1:10])}))?"
     rf"|{'|'.join(reversed(_ONES[1:]))})"
@@ -132,8 +134,7 @@ _BELOW_100: Final = (
 # What may follow the hour of "at 5": anything but what it could be a number of.
 _NO_UNIT: Final = (
     r"(?=\s*(?:$|[,;!?)]|\.(?!\d)|\b(?:and|or|but|please|instead|on|for|in|then|today|tonight|tomorrow|sharp"
-    r"|not|because"
-    r"|if|with|is|would|will|works?|sounds?)\b))"
+    r"|not|because|if|with|is|would|will|works?|sounds?)\b))"
 )
 _NUM: Final = rf"(?:\d{{1,2}}|{'|'.join(_ONES[1:13])})"
 _MERIDIEM: Final = r"(?:[ap]\.?\s?m\b\.?|in\sthe\s(?:morning|afternoon|evening)|at\snight)"
@@ -141,13 +142,14 @@ _MONTH: Final = rf"(?:{'|'.join(f'{month}|{month[:3]}' for month in _MONTHS)})\b
 # How the first word of anything typed begins. All other words, most of a text, are tried for nothing else.
 _TYPED_START: Final = (
     r"(?:a(?:\s[ht]|pr|ug)|com|d(?:ec|ay)|e(?:ig|le)|f(?:eb|ri|if|iv|ir|ou|or)|hal|j(?:an|u[nl])|las"
-    r"|m(?:a[ry]|on|id)"
-    r"|n(?:ov|oon|ex|in)|o(?:ct|ne)|qua|s(?:ep|at|un|ix|ev|ec)|t(?:ue|h[uir]|we|wo|en|od|on|om)|wed|yes)"
+    r"|m(?:a[ry]|on|id)|n(?:ov|oon|ex|in)|o(?:ct|ne)|qua|s(?:ep|at|un|ix|ev|ec)|t(?:ue|h[uir]|we|wo|en|od|on|om)"
+    r"|wed|yes)"
 )
 _TOKEN: Final = re.compile(
     rf"""
     (?P<plain>(?!{_TYPED_START})[^\W\d_][\w&]*(?:['\u2019-][\w&]+)*)
-  | (?P<clock>\b(?P<hour>\d{{1,2}})(?::|\.(?=\d\d\s*[ap]\.?\s?m\b))(?P<minute>\d{{2}})(?::\d{{2}})?(?:\s*(?P<m1>{_MERIDIEM}))?)
+  | (?P<clock>\b(?P<hour>\d{{1,2}})(?::|\.(?=\d\d\s*[ap]\.?\s?m\b))(?P<minute>\d{{2}})
+      (?::\d{{2}})?(?:\s*(?P<m1>{_MERIDIEM}))?)
   | (?P<spoken>\b(?P<part>half|quarter)\s(?P<side>past|to)\s(?P<h3>{_NUM})\b(?:\s*(?P<m3>{_MERIDIEM}))?)
   | (?P<hours>\b(?P<h2>{_NUM})(?:\s*o'clock)?\s*(?P<m2>{_MERIDIEM}))
   | (?P<minutes>\b(?P<m5>five|ten|twenty|twenty-five|[1-5]?\d)(?:\sminutes)?\s(?P<side5>past|to)\s(?P<h5>{_NUM})\b

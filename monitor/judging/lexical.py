@@ -201,7 +201,7 @@ def _keeps_old(window: CorrectionWindow, part: Part, said: Text) -> bool:
 
 
 def _names_old(part: Part, old: Value, said: Text) -> bool:
-    """Say whether a text names an old value, in any format: of a name, what sets it apart from the new one will do.
+    """Say whether a text names an old value, in any format: of a name, what sets it apart from the new one does.
 
     A number counts only where it is said of the same thing: 20 minutes isn't the old budget of 20 dollars.
     """

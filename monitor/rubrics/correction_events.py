@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from monitor.contrast import Line
 from monitor.events import Correction
 from monitor.rubrics.answers import contains
 from monitor.rubrics.change import SENTENCES, Part, Text, parts, read
@@ -152,7 +153,8 @@ def _correcting_sentences(chat: Reading, index: int, whole: str) -> list[str]:
         return []
     error = _error_turn(chat, index, whole)
     wrong = read("") if error is None else chat.text(error)
-    before = chat.reply_before(index)
+    reply = chat.reply_before(index)
+    before = None if reply is None else Line(text=reply, by_user=False)
     found: list[str] = []
     for match in sentences:
         if looks_like_correction(match[0], before) and parts(read(match[0]), wrong):
@@ -191,9 +193,10 @@ def _fit(turn: SessionTurn, text: Text, content: Sequence[Token], wished: Sequen
     ):
         return 2
     if any(
-        one.slot not in _LOOSE and one.fits(item) and not one.agrees(item)
-        for item in text.fillers
+        one.fits(item) and not one.agrees(item)
         for one in wished
+        if one.slot not in _LOOSE
+        for item in text.fillers
     ):
         return 2
     if turn.role == "assistant" and _CONFIRMS.search(turn.text) and any(token.strong for token in said):

@@ -20,7 +20,7 @@ from consumers.record import rubric_counts
 from consumers.web import METERS, is_loopback, serve
 from monitor import __version__
 from monitor.config import load
-from monitor.errors import ConfigError, StoreError
+from monitor.errors import ConfigError
 from monitor.metrics import Meters
 from monitor.rubrics import RUBRICS
 from monitor.store import Store

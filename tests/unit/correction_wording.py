@@ -85,6 +85,43 @@ CORRECTIONS: Final[tuple[tuple[str, ...], ...]] = (
     ("I've turned the heating to 19 degrees.", "21 degrees would be better."),
     ("You asked for 10 roses.", "Yes, but make the roses white, and 12 of them."),
     ("Your ride is at 8 tonight.", "Yes, but at 9."),
+    # Without a word that says so.
+    ("Your table for two is confirmed for 7 pm.", "My sister is coming along, so there will be three of us."),
+    ("Okay, dinner for four at eight.", "Eight is too late for the kids, half past six."),
+    ("I've booked the shuttle for Thursday morning.", "Our flight goes on Friday."),
+    ("I'll ship the jacket in size M.", "He wears size L."),
+    ("I've put you in room 204.", "My key says 214."),
+    ("I will send the contract to Dana.", "Dana left the company, Lukas handles it."),
+    ("Your delivery is scheduled for 14 Oak Road.", "We moved, the address is 9 Elm Road."),
+    ("The meeting with the bank is set for the 21st.", "The bank said the 22nd."),
+    ("I have ordered 10 kilos of flour.", "That would be far too much. 2 kilos."),
+    ("Noted: your daughter is six years old.", "She's seven."),
+    ("I've set the oven timer for 40 minutes.", "The recipe says 30 minutes."),
+    ("I'll translate the letter into Spanish.", "Portuguese please."),
+    ("So you will pay by credit card.", "By invoice."),
+    ("I've reserved a compact car for you.", "We need a van."),
+    ("Your subscription renews for 12 months at $8.", "For 6 months."),
+    ("I have the wedding down for May 15.", "May 16."),
+    ("Thanks, Ms. Weber, you're on the list.", "It's Weaver, with an a."),
+    ("I'll call you at 0151 2223.", "The number ends in 2233."),
+    ("You are flying to Vienna on Monday.", "to Venice"),
+    ("I have booked 2 double rooms.", "One double and two singles."),
+    ("Your taxi will pick you up at the main station at 8.", "I'll be at the east station."),
+    ("I've noted that you are allergic to nuts.", "Allergic to shellfish, that is."),
+    ("Your loan is 12,000 euros over 5 years.", "over 7 years"),
+    ("I booked you the aisle seat.", "Window seat."),
+    ("All right, a bouquet of white lilies.", "I said roses."),
+    ("Should I set the reminder for tomorrow at nine?", "Day after tomorrow."),
+    (
+        "Please hold two tickets.",
+        "Two tickets held under Braun.",
+        "Do I pay at the door?",
+        "Yes, cash or card.",
+        "The name is Brown.",
+    ),
+    ("I live at 5 Park Lane.", "Thanks. And the zip code?", "It's 20110, and the house number is 7."),
+    ("Your course starts on September 1st.", "The website says September 8th."),
+    ("You're booked at the Hotel Adler for two nights.", "Three nights, from Friday."),
 )
 
 NEAR_MISSES: Final[tuple[tuple[str, ...], ...]] = (
@@ -165,4 +202,55 @@ NEAR_MISSES: Final[tuple[tuple[str, ...], ...]] = (
     ("You need to be there at 8 am.", "Oh wait, that's early! But fine."),
     ("Your answer was right. Play on?", "Nah, enough for today."),
     ("I've written to Tom Reed.", "Good. I hope I'll make it in time!"),
+    # Facts, questions and wishes beside a value.
+    ("Your table for two is confirmed for 7 pm.", "We'll be coming by car, about 20 minutes."),
+    ("Okay, dinner for four at eight.", "Do you have a kids menu for 2 children?"),
+    ("I've booked the shuttle for Thursday morning.", "Is the airport far from the Garden Hotel?"),
+    ("I'll ship the jacket in size M.", "Ship it to 9 Elm Road."),
+    ("Your delivery is scheduled for Monday.", "Between 9 and 11?"),
+    ("Do you want it on the 21st or the 22nd?", "The 22nd"),
+    ("I have ordered 10 kilos of flour.", "How much is that in pounds?"),
+    ("How old is your daughter?", "She's seven."),
+    ("I've set the oven timer for 40 minutes. How hot should it be?", "180 degrees."),
+    ("I can translate into Spanish, French or Portuguese.", "Portuguese please."),
+    ("Card or invoice?", "By invoice."),
+    ("We have compact cars and vans.", "We need a van."),
+    ("Your subscription renews at $8 a month.", "I've been a customer since 2015."),
+    ("I have the wedding down for May 15.", "There will be 80 guests."),
+    ("And your last name?", "It's Weaver, with an a."),
+    ("What's the best number to reach you?", "0151 2233."),
+    ("Your flight to Vienna is at 9 am.", "I need a hotel near the Opera then."),
+    ("I have booked 2 double rooms.", "Nice. Breakfast at 8, please."),
+    ("Where will you be waiting?", "I'll be at the east station."),
+    ("Any allergies?", "Shellfish."),
+    ("Over how many years?", "over 7 years"),
+    ("Aisle or window?", "Window seat."),
+    ("Your taxi is on its way.", "Thanks! Now I want to plan a party for 20 people."),
+    ("I've set the reminder for nine.", "Tell me a joke about Mondays."),
+    ("The train takes 3 hours and costs 40 euros.", "That's 10 euros less than the bus."),
+    ("Your balance is 320 dollars.", "Transfer 100 dollars to Lukas Hahn."),
+    ("You have 3 meetings tomorrow.", "Move the first one to the afternoon? No, never mind."),
+    ("The pool is open until 9 pm.", "We'll go at 6 pm."),
+    ("The capital of Australia is Canberra.", "And of Canada?"),
+    ("I recommend the Casa Verde.", "We ate at Luigi's last week and it was great."),
+)
+
+# What string rules don't see, by the user's words: things without a form of their own, old names ...
+MISSED: Final = frozenset(
+    {
+        "Sorry, return ticket.",
+        "By invoice.",
+        "We need a van.",
+        "One double and two singles.",
+        "Allergic to shellfish, that is.",
+        "The name is Brown.",
+    }
+)
+# ... and what they take for a correction: a value of somebody else, a wish taken back, a memory.
+OVERCALLED: Final = frozenset(
+    {
+        "My wife sees Dr. Horak. Do you know him?",
+        "Move the first one to the afternoon? No, never mind.",
+        "We ate at Luigi's last week and it was great.",
+    }
 )

@@ -233,7 +233,7 @@ def test_the_message_says_what_is_allowed(changes: dict[str, Any], said: str) ->
 
 
 def test_what_is_no_json_is_called_so() -> None:
-    with pytest.raises(InvalidEvent, match="^not valid JSON: Input data was truncated$"):
+    with pytest.raises(InvalidEvent, match=r"^not valid JSON: Input data was truncated$"):
         EventDecoder().decode(b'{"type": "turn",')
 
 

@@ -326,12 +326,14 @@ async def test_a_census_is_shown_when_nothing_was_selected(tmp_path: Path) -> No
     rows = [row for row in summary.census or () if row.measure == "reverted"]
     assert rows
     assert text.count("correction/reverted") == len(rows)
-    assert "no session was selected" in text
+    assert text.endswith("no session was selected: raise the rates of the policy")
     for row in rows:
-        (line,) = [each for each in text.splitlines() if row.assistant_version in each and "/reverted" in each]
+        names = [row.assistant, row.assistant_version, "correction/reverted"]
+        (line,) = [each for each in text.splitlines() if each.split()[:3] == names]
         assert line.endswith(f"{100 * (row.rate or 0):.1f} %")
     plain = await Place(tmp_path / "plain").replay(traffic, policy=policy)
     assert "correction/reverted" not in plain.to_text()
+    assert plain.to_text().endswith("add --census to judge all of them")
 
 
 async def test_another_salt_picks_other_sessions(tmp_path: Path) -> None:
@@ -405,4 +407,9 @@ async def test_json_and_text_say_the_same(tmp_path: Path) -> None:
     assert f"{summary.finished} finished sessions" in text
     for stratum in summary.strata:
         assert f"\n{stratum.name} " in text
-    assert text.count("correction/reverted") == len([r for r in summary.rates if r.measure == "reverted"])
+    rows = {
+        (row.assistant, row.assistant_version)
+        for row in (*summary.rates, *(summary.census or ()))
+        if row.measure == "reverted"
+    }
+    assert text.count("correction/reverted") == len(rows)

@@ -30,6 +30,20 @@ def one(text: str) -> Token:
         ("next Friday", "friday"),
         ("1,250.50", "1250.5"),
         ("six", "6"),
+        ("twenty-five", "25"),
+        ("two hundred and fifty", "250"),
+        ("a thousand", "1,000"),
+        ("1.5k", "1500"),
+        ("$20", "twenty dollars"),
+        ("five thirty", "5:30 pm"),
+        ("5.30 pm", "17:30"),
+        ("ten to six", "5:50"),
+        ("twenty past three in the afternoon", "15:20"),
+        ("see you at five.", "5 pm"),
+        ("the third of March", "March 3"),
+        ("March third", "3/3"),
+        ("on the twenty-first, please", "the 21st"),
+        ("thirty-first of May", "May 31"),
     ],
 )
 def test_wordings_of_one_value(left: str, right: str) -> None:
@@ -45,6 +59,9 @@ def test_wordings_of_one_value(left: str, right: str) -> None:
         ("6", "60"),
         ("Friday", "Monday"),
         ("12 am", "12 pm"),
+        ("at 5 Mill Lane", "5 pm"),
+        ("tomorrow", "day after tomorrow"),
+        ("twenty-five", "20"),
     ],
 )
 def test_different_values(left: str, right: str) -> None:

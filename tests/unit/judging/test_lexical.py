@@ -44,6 +44,46 @@ def test_failure_modes(said: tuple[Said, ...], mode: str) -> None:
     assert judged(*said)["failure_mode"] == mode
 
 
+@pytest.mark.parametrize(
+    ("first", "correction", "taken", "back"),
+    [
+        ("Booked for 5 pm.", "Make it 7 pm.", "Done, 7 pm.", "Your table is at 17:00."),
+        ("Booked for 5 pm.", "No, 7.", "Sure, 7 pm it is.", "Yes. See you at five."),
+        ("A table for four.", "Sorry, six people.", "Six people, noted.", "Your table for 4 is ready."),
+        ("Noted, March 3.", "Actually March 5.", "Changed to March 5.", "You arrive on the third of March."),
+        ("Budget $20.", "I said 30 dollars.", "Sorry, 30 dollars.", "It is within your budget of twenty dollars."),
+        ("One red bike.", "Blue, please.", "A blue bike then.", "The red bike ships tomorrow."),
+        ("I'll call Anna Berg.", "I meant Ina Lund.", "Calling Ina Lund.", "I'll let Anna know that you called."),
+        ("Dr. Morgan, thanks.", "Dr. Johnson, I meant.", "Dr. Johnson, noted.", "Dr. Morgan is free at 9."),
+        ("I'll order 25 chairs.", "35 chairs.", "35 chairs.", "Your twenty-five chairs arrive on Monday."),
+        ("I'll order oat milk.", "Soy milk please.", "Soy milk it is.", "The oat milk is 3 dollars."),
+        ("Meeting at 5 pm.", "It should be 6 pm.", "Updated!", "In room 2 at 5 pm."),
+    ],
+)
+def test_an_old_value_comes_back_in_another_format(first: str, correction: str, taken: str, back: str) -> None:
+    said = (("u", "Hello"), ("a", first), ("u", correction), ("a", taken), ("u", "And then?"), ("a", back))
+    data = judged(*said)
+    assert (data["failure_mode"], data["reversion_turn_index"]) == ("reverted", 5)
+
+
+@pytest.mark.parametrize(
+    ("first", "correction", "taken", "later"),
+    [
+        ("Booked for 5 pm.", "Make it 7 pm.", "Done, 7 pm.", "Your table is at 19:00."),
+        ("Booked for 5 pm.", "No, 7.", "Sure, 7 pm it is.", "Yes, for 5 cars."),
+        ("Budget $20.", "I said 30 dollars.", "Sorry, 30 dollars.", "About 20 minutes."),
+        ("I'll order 25 chairs.", "35 chairs.", "35 chairs.", "They arrive on the 25th."),
+        ("I'll order oat milk.", "Soy milk please.", "Soy milk it is.", "The milk is 3 dollars."),
+        ("Meeting at 5 pm.", "It should be 6 pm.", "Updated!", "In room 5."),
+    ],
+)
+def test_the_same_figures_of_something_else_are_no_reversion(
+    first: str, correction: str, taken: str, later: str
+) -> None:
+    said = (("u", "Hello"), ("a", first), ("u", correction), ("a", taken), ("u", "And then?"), ("a", later))
+    assert judged(*said)["failure_mode"] == "none"
+
+
 def test_reverted_names_the_turn_and_quotes_it() -> None:
     data = judged(*SEATS)
     assert (data["first_right_use_turn_index"], data["reversion_turn_index"]) == (3, 5)
