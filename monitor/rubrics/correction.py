@@ -37,6 +37,7 @@ from monitor.session import Session
 MEASURES: Final = ("reverted", "ignored", "partial", "contradicted", "over_corrected", "misaligned")
 # The whole turn is in the transcript; this only points at the words.
 _SHOWN: Final = 600
+MAX_SCORE: Final = 5
 SCORES: Final = ("correction_response_score", *(f"criterion_score:{name}" for name in CRITERIA))
 _MODES: Final = ("reverted", "ignored", "partial", "contradicted")
 NO_CORRECTION: Final = "no correction in this session"
@@ -212,7 +213,8 @@ def _assessment(events: Sequence[dict[str, Any]], mean: float | None, worst: str
     failed = ", ".join(f"{count} {mode}" for mode, count in sorted(modes.items()) if mode != "none")
     kept = f"{taken} of {len(events)} corrections {'was' if taken == 1 else 'were'} taken and kept"
     detail = f" ({failed})" if failed else ""
-    return f"{kept}{detail}; composite {mean:.2f} of 5, weakest in {worst.replace('_', ' ')}."
+    weakest = f", weakest in {worst.replace('_', ' ')}" if mean < MAX_SCORE else ""
+    return f"{kept}{detail}; composite {mean:.2f} of 5{weakest}."
 
 
 def _note(events: int, scored: Sequence[Any], skipped: Sequence[Any]) -> str | None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from monitor.config import Settings, load
 from monitor.events import SessionEvent, encode
 from monitor.metrics import Meters
 from monitor.session import FinishedRecord, Session, SessionRecord, decode_record, session_view
+from tests.consumers.broker_io import read_all, until
 from tests.services.kafka import KafkaBroker
 
 PARTITIONS = 4
@@ -94,31 +95,7 @@ class AssemblePlace:
 
     async def read(self, topic: str) -> list[Any]:
         """Everything that a topic holds now."""
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.settings.kafka.bootstrap_servers,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            max_partition_fetch_bytes=8_000_000,
-        )
-        await consumer.start()
-        try:
-            await consumer._client.force_metadata_update()
-            parts = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
-            if not parts:
-                consumer.subscribe([topic])
-                await asyncio.sleep(0.3)
-                parts = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
-                consumer.unsubscribe()
-            consumer.assign(parts)
-            await consumer.seek_to_beginning(*parts)
-            ends = await consumer.end_offsets(parts)
-            records: list[Any] = []
-            while any([await consumer.position(part) < ends[part] for part in parts]):
-                for batch in (await consumer.getmany(timeout_ms=200)).values():
-                    records += batch
-            return records
-        finally:
-            await consumer.stop()
+        return await read_all(self.settings.kafka.bootstrap_servers, [topic])
 
     async def finished(self) -> list[FinishedRecord]:
         return [decode_record(record.value) for record in await self.read(self.settings.topics.sessions)]
@@ -247,15 +224,3 @@ class Worker:
         if self.alive:
             self._child.kill()
         self._child.wait()
-
-
-async def until(done: Callable[[], Any], seconds: float = 60.0, every: float = 0.2) -> None:
-    limit = time.monotonic() + seconds
-    while True:
-        result = done()
-        if asyncio.iscoroutine(result):
-            result = await result
-        if result:
-            return
-        assert time.monotonic() < limit, "waited in vain"
-        await asyncio.sleep(every)

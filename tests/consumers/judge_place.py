@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
@@ -32,6 +32,7 @@ from monitor.judging.lexical import LexicalJudge
 from monitor.judging.model import Completion, JudgeRequest
 from monitor.metrics import Meters
 from monitor.session import SessionContent, content_hash
+from tests.consumers.broker_io import read_all, until
 from tests.services.kafka import KafkaBroker
 from tests.services.process import Child
 
@@ -203,22 +204,7 @@ class Place:
 
     async def read(self, name: str) -> list[Any]:
         """Give everything that a topic holds now."""
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.settings.kafka.bootstrap_servers, enable_auto_commit=False
-        )
-        await consumer.start()
-        try:
-            parts = [TopicPartition(self.topic(name), number) for number in range(self.partitions(name))]
-            consumer.assign(parts)
-            await consumer.seek_to_beginning(*parts)
-            ends = await consumer.end_offsets(parts)
-            records: list[Any] = []
-            while any([await consumer.position(part) < ends[part] for part in parts]):
-                for batch in (await consumer.getmany(timeout_ms=200)).values():
-                    records += batch
-            return records
-        finally:
-            await consumer.stop()
+        return await read_all(self.settings.kafka.bootstrap_servers, [self.topic(name)])
 
     async def judgements(self) -> list[Judgement]:
         return [decode_judgement(record.value) for record in await self.read("judgements")]
@@ -277,18 +263,6 @@ class Place:
         file = folder / "settings.json"
         file.write_text(json.dumps(self.values))
         return Child([sys.executable, "-m", "tests.consumers.judge_process", str(file)], folder / f"{name}.log")
-
-
-async def until(done: Callable[[], Any], seconds: float = 45.0) -> None:
-    limit = time.monotonic() + seconds
-    while True:
-        result = done()
-        if asyncio.iscoroutine(result):
-            result = await result
-        if result:
-            return
-        assert time.monotonic() < limit, "waited in vain"
-        await asyncio.sleep(0.05)
 
 
 __all__ = ["Place", "Running", "Scripted", "job", "until"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import GroupCoordinatorNotAvailableError
 
@@ -27,6 +27,7 @@ from monitor.judgement import Judgement
 from monitor.metrics import Meters
 from monitor.rubrics import RUBRICS
 from monitor.store import Record, Store, Sums
+from tests.consumers.broker_io import read_all
 from tests.services.kafka import KafkaBroker
 from tests.services.process import Child
 from tests.unit.store.builders import addendum, decision, judgement, policy, unscored
@@ -146,25 +147,11 @@ class Place:
 
     async def letters(self) -> list[dict[str, Any]]:
         """Give the dead letters: key, value and headers."""
-        place = TopicPartition(self.settings.topics.dead_letters, 0)
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.settings.kafka.bootstrap_servers, enable_auto_commit=False
-        )
-        await consumer.start()
-        try:
-            consumer.assign([place])
-            await consumer.seek_to_beginning(place)
-            end = (await consumer.end_offsets([place]))[place]
-            found: list[Any] = []
-            while await consumer.position(place) < end:
-                for batch in (await consumer.getmany(timeout_ms=200)).values():
-                    found += batch
-            return [
-                {**{name: value.decode() for name, value in one.headers}, "key": one.key, "value": one.value}
-                for one in found
-            ]
-        finally:
-            await consumer.stop()
+        found = await read_all(self.settings.kafka.bootstrap_servers, [self.settings.topics.dead_letters])
+        return [
+            {**{name: value.decode() for name, value in one.headers}, "key": one.key, "value": one.value}
+            for one in found
+        ]
 
     async def committed(self) -> int:
         """Count the records that would not be read again."""

@@ -7,13 +7,13 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from consumers.health import Health
@@ -22,10 +22,11 @@ from monitor.config import Settings
 from monitor.decision import Decision, decode_decision
 from monitor.events import Correction, Escalation, Feedback, Role, SessionEvent, Turn, encode
 from monitor.metrics import Meters
+from monitor.rubrics import RUBRICS
 from monitor.sampling.decide import decide
 from monitor.sampling.policy import default_policy, parse_policy
 from monitor.session import Addendum, LogSpan, SessionContent, SessionRecord
-from monitor.rubrics import RUBRICS
+from tests.consumers.broker_io import read_all, until
 from tests.services.kafka import KafkaBroker
 from tests.services.process import Child
 
@@ -144,23 +145,7 @@ class Place:
 
     async def read(self, *names: str) -> list[Any]:
         """Everything that topics hold now."""
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.bootstrap, enable_auto_commit=False, max_partition_fetch_bytes=4_000_000
-        )
-        await consumer.start()
-        try:
-            topics = [getattr(self.settings.topics, name) for name in names]
-            parts = [TopicPartition(topic, number) for topic in topics for number in range(PARTITIONS)]
-            consumer.assign(parts)
-            await consumer.seek_to_beginning(*parts)
-            ends = await consumer.end_offsets(parts)
-            records: list[Any] = []
-            while any([await consumer.position(part) < ends[part] for part in parts]):
-                for batch in (await consumer.getmany(timeout_ms=200)).values():
-                    records += batch
-            return records
-        finally:
-            await consumer.stop()
+        return await read_all(self.bootstrap, [getattr(self.settings.topics, name) for name in names])
 
     async def decisions(self) -> list[Decision]:
         found = [decode_decision(record.value) for record in await self.read("decisions")]
@@ -199,18 +184,6 @@ class Place:
         file = folder / "settings.json"
         file.write_text(json.dumps(self.values))
         return Child([sys.executable, "-m", "tests.consumers.sample_process", str(file)], folder / f"{name}.log")
-
-
-async def until(done: Callable[[], Any], seconds: float = 60.0) -> None:
-    limit = time.monotonic() + seconds
-    while True:
-        result = done()
-        if asyncio.iscoroutine(result):
-            result = await result
-        if result:
-            return
-        assert time.monotonic() < limit, "waited in vain"
-        await asyncio.sleep(0.1)
 
 
 def encoded(records: Iterable[SessionRecord]) -> list[tuple[str, bytes]]:

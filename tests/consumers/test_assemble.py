@@ -11,7 +11,8 @@ from pathlib import Path
 
 from monitor.events import SessionEnd, SessionEvent, Turn
 from monitor.session import SessionRecord, decode_content
-from tests.consumers.assemble_place import AssemblePlace, until
+from tests.consumers.assemble_place import AssemblePlace
+from tests.consumers.broker_io import until
 from tests.services.kafka import KafkaBroker
 
 

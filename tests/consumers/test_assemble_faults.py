@@ -28,7 +28,8 @@ from consumers.partition import TooManyInvalid
 from monitor.errors import TopicError
 from monitor.events import SessionEvent, encode
 from monitor.metrics import Meters
-from tests.consumers.assemble_place import PARTITIONS, AssemblePlace, Worker, until
+from tests.consumers.assemble_place import PARTITIONS, AssemblePlace, Worker
+from tests.consumers.broker_io import until
 from tests.consumers.test_assemble_input import end, home, key_of, turn
 from tests.services.kafka import KafkaBroker
 

@@ -17,7 +17,8 @@ from aiokafka import AIOKafkaProducer
 from consumers.kafka import event_key, partition_for
 from monitor.events import Feedback, Role, SessionEnd, SessionEvent, Turn, encode
 from monitor.session import Addendum, SessionRecord, decode_content, session_view
-from tests.consumers.assemble_place import PARTITIONS, AssemblePlace, until
+from tests.consumers.assemble_place import PARTITIONS, AssemblePlace
+from tests.consumers.broker_io import until
 from tests.services.kafka import KafkaBroker
 
 

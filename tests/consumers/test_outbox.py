@@ -13,7 +13,8 @@ from aiokafka.errors import MessageSizeTooLargeError, ProducerClosed
 
 from consumers.kafka import producer
 from consumers.outbox import Outbox, Outgoing
-from tests.consumers.assemble_place import AssemblePlace, until
+from tests.consumers.assemble_place import AssemblePlace
+from tests.consumers.broker_io import until
 from tests.services.kafka import KafkaBroker
 
 

@@ -12,16 +12,16 @@ import msgspec
 
 from monitor.decision import Decision, PolicyLoaded, decode_decision, decode_job
 from monitor.metrics import Meters
+from tests.consumers.broker_io import until
 from tests.consumers.sample_place import (
-    PARTITIONS,
     ALL,
     ASSISTANTS,
+    PARTITIONS,
     Place,
     addendum,
     encoded,
     expected,
     session,
-    until,
     values_of,
 )
 from tests.services.kafka import KafkaBroker

@@ -21,7 +21,8 @@ from consumers.app import PROCESSES
 from consumers.supervisor import METERS, Supervisor, supervise
 from monitor.config import load
 from monitor.metrics import Meters
-from tests.consumers.assemble_place import AssemblePlace, until
+from tests.consumers.assemble_place import AssemblePlace
+from tests.consumers.broker_io import until
 from tests.services.kafka import KafkaBroker
 from tests.services.ports import Port
 

@@ -15,7 +15,7 @@ from monitor.decision import Decision, decode_decision
 from monitor.judgement import decode_judgement
 from monitor.store import Store, Totals
 from monitor.traffic import TrafficGenerator, TrafficPlan
-from tests.consumers.assemble_place import until
+from tests.consumers.broker_io import until
 from tests.e2e.pipeline import Pipeline, kill_each
 from tests.services.kafka import KafkaBroker
 

@@ -17,7 +17,8 @@ from monitor.ingest import EventFile, by_time
 from monitor.judgement import Judgement, decode_judgement
 from monitor.replay import run_replay
 from monitor.session import LogSpan, SessionRecord
-from tests.consumers.assemble_place import PARTITIONS, until
+from tests.consumers.assemble_place import PARTITIONS
+from tests.consumers.broker_io import until
 from tests.e2e.pipeline import Pipeline
 from tests.services.kafka import KafkaBroker
 
