@@ -26,7 +26,9 @@ from consumers.partition import STAGE, PartitionState
 from consumers.read_back import Committed, last_commit, load
 from monitor.config import Settings
 from monitor.errors import BackslideError, TopicError
+from monitor.events import EVENT_ERRORS, EVENT_TYPES
 from monitor.metrics import Meters
+from monitor.session import CLOSE_REASONS
 
 METERS: Final = (
     "events",
@@ -102,6 +104,21 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
         )
         self._producer: AIOKafkaProducer = producer(settings)
         self._admin: AIOKafkaAdminClient = admin(settings)
+        self._declare()
+
+    def _declare(self) -> None:
+        """Make the zero series, so that a first failure is an increase and not an appearance."""
+        for kind in EVENT_TYPES:
+            self._meters.counter("events", event_type=kind)
+            if kind not in {"turn", "tick"}:
+                self._meters.counter("events_orphaned", event_type=kind)
+        for reason in EVENT_ERRORS:
+            self._meters.counter("events_invalid", reason=reason)
+        for reason in CLOSE_REASONS:
+            self._meters.counter("sessions_closed", reason=reason)
+        for direction in ("future", "past"):
+            self._meters.counter("events_clock_skew", direction=direction)
+        self._meters.counter("dead_letters", stage=STAGE)
 
     async def start(self) -> None:
         """Connect and join the group. Raises `TopicError` without the source topic."""

@@ -152,7 +152,8 @@ class PartitionState:
             raise TooManyInvalid(
                 error.reason,
                 f"{bad} of the last {len(self._valid)} events of {record.topic}[{record.partition}] up to offset "
-                f"{record.offset} can't be accepted (assembly.dead_letter_limit = {limit}); the last one: {error}",
+                f"{record.offset} can't be accepted (assembly.dead_letter_limit = {limit}), the last for "
+                f"{error.reason}; the dead letters say what is wrong with each",
             )
 
     def _dead_letter(self, record: Any, reason: str, error: str) -> None:

@@ -39,6 +39,7 @@ _SECRET: Final = re.compile("password|key|salt|secret|token|url", re.IGNORECASE)
 def load(path: Path | None = None, overrides: dict[str, Any] | None = None) -> Settings:
     """Read settings from a YAML file and the environment. Raises `ConfigError`."""
     values = read_yaml(path) if path else {}
+    _check_variables(os.environ)
     for dotted, value in (overrides or {}).items():
         _put(values, dotted.split("."), value)
     try:
@@ -48,6 +49,18 @@ def load(path: Path | None = None, overrides: dict[str, Any] | None = None) -> S
         raise ConfigError(explain(error, where, model=Settings, environ=os.environ)) from None
     except SettingsError as error:
         raise ConfigError(f"environment ({ENV_PREFIX}*): {error}; sections and maps are given as JSON") from None
+
+
+def _check_variables(environ: Mapping[str, str]) -> None:
+    """Refuse a variable of an unknown section: a mistyped one would do nothing, without a word.
+
+    Only names with `__` look like a setting; Kubernetes itself injects BACKSLIDE_PORT for a Service of our name.
+    """
+    for name in sorted(environ):
+        section, _, key = name.removeprefix(ENV_PREFIX).lower().partition("__")
+        if name.startswith(ENV_PREFIX) and key and section not in Settings.model_fields:
+            allowed = ", ".join(sorted(Settings.model_fields))
+            raise ConfigError(f"{name}: unknown section {section!r}; allowed are {allowed}")
 
 
 def assembly_policy(settings: Settings) -> AssemblyPolicy:
@@ -107,9 +120,13 @@ def explain(
     lines = []
     for item in error.errors(include_url=False):
         path = tuple(str(part) for part in item["loc"])
-        key = ".".join(path) or "(whole file)"
+        key = ".".join(path)
         variable = ENV_PREFIX + "__".join(path).upper()
         source = variable if variable in (environ or {}) else where
+        if not key:
+            # Keys that don't go together: the message names them.
+            lines.append(f"{source}: {_allowed(item, path, model)}")
+            continue
         lines.append(f"{source}: {key}{_shown(item, key)}: {_allowed(item, path, model)}")
     return "\n".join(lines)
 

@@ -187,6 +187,8 @@ def _lines(summary: ReplaySummary) -> Iterator[str]:
     if summary.overlaps or summary.rejected:
         yield f"not counted by the store: {summary.overlaps} overlapping sessions, {summary.rejected} records"
     calls = sum(summary.calls.values())
+    if summary.census_unscored:
+        yield f"{summary.census_unscored} sessions are missing from the census: the judge failed on them"
     yield f"{calls} calls of the judge{_listed({k: n for k, n in summary.calls.items() if k != 'none'})}"
     yield ""
     yield from _table(_STRATA, [_stratum_cells(stratum) for stratum in summary.strata])

@@ -52,8 +52,8 @@ async def test_each_session_gives_its_decision_and_jobs(kafka: KafkaBroker, topi
     decisions, jobs = expected(records)
     got = values_of(await place.read("decisions"))
     policies = [value for value in got if isinstance(decode_decision(value), PolicyLoaded)]
-    assert len(policies) == PARTITIONS  # one for each reader
-    assert got == Counter([*decisions, *policies, *(msgspec.json.encode(item) for item in late)])
+    assert [got[value] for value in policies] == [PARTITIONS]  # one for each reader
+    assert got == Counter([*decisions, *policies * PARTITIONS, *(msgspec.json.encode(item) for item in late)])
     urgent, routine = await place.read("jobs_urgent"), await place.read("jobs_routine")
     assert values_of([*urgent, *routine]) == Counter(jobs)
     assert len(urgent) == 60  # escalated: all of them
@@ -185,6 +185,7 @@ async def test_what_the_broker_finds_too_large_goes_on_as_a_stub(
     path.write_text(ALL)
     place = Place(kafka, topic_prefix, policy=str(path))
     place.values["topics"]["max_message_bytes"] = 400_000  # the client's own limit
+    place.values["assembly"] = {"max_bytes": 50_000, "max_event_bytes": 50_000}
     await place.create(jobs_routine={"max.message.bytes": "200000"}, decisions={"max.message.bytes": "100000"})
     sizes = {1: 10, 2: 25_000, 3: 50_000, 4: 90_000}  # characters a turn, six turns
     await place.write(encoded(session(number, "x" * size) for number, size in sizes.items()))

@@ -266,3 +266,20 @@ def test_a_missing_or_broken_certificate_names_the_key(
 def test_the_schema_of_settings_can_be_printed() -> None:
     described = json.dumps(Settings.model_json_schema())
     assert "Silence that ends a session." in described
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("BACKSLIDE_SAMPLNG__SALT", "unknown section 'samplng'"), ("BACKSLIDE_JUDGE__MODLE", "judge.modle: unknown key")],
+)
+def test_a_mistyped_variable_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, says: str) -> None:
+    monkeypatch.setenv(name, "x")
+    with pytest.raises(ConfigError, match=says) as caught:
+        load()
+    assert str(caught.value).startswith(name)
+
+
+def test_variables_that_only_share_the_prefix_are_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BACKSLIDE_PORT", "tcp://10.0.0.1:80")
+    monkeypatch.setenv("BACKSLIDE_SUPERVISED", "1")
+    load()
