@@ -270,7 +270,10 @@ def test_the_schema_of_settings_can_be_printed() -> None:
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("BACKSLIDE_SAMPLNG__SALT", "unknown section 'samplng'"), ("BACKSLIDE_JUDGE__MODLE", "judge.modle: unknown key")],
+    [
+        ("BACKSLIDE_SAMPLNG__SALT", "unknown section 'samplng'"),
+        ("BACKSLIDE_JUDGE__MODLE", "judge.modle: unknown key"),
+    ],
 )
 def test_a_mistyped_variable_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, says: str) -> None:
     monkeypatch.setenv(name, "x")
