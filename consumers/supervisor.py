@@ -21,6 +21,7 @@ from monitor.metrics import Meters
 FIRST_DELAY_S: Final = 0.5
 LONGEST_DELAY_S: Final = 30.0
 STEADY_S: Final = 60.0  # alive for so long, the next failure counts as the first
+PROVEN_S: Final = 10.0  # settings that worked for so long once: a file broken since then ends one process, not all
 STOP_S: Final = 10.0
 METERS: Final = ("process_restarts",)
 
@@ -73,7 +74,7 @@ class Supervisor:
         return EXIT_CONFIG if self._refused else 0
 
     async def _keep(self, name: str) -> None:
-        delay = FIRST_DELAY_S
+        delay, proven = FIRST_DELAY_S, False
         while not self._stopping.is_set():
             started = self._clock()
             child = await asyncio.create_subprocess_exec(*self._commands[name], env=self._env)
@@ -84,7 +85,8 @@ class Supervisor:
             del self._running[name]
             if self._stopping.is_set():
                 return
-            if status == EXIT_CONFIG:
+            proven = proven or self._clock() - started > PROVEN_S
+            if status == EXIT_CONFIG and not proven:
                 self._refuse(name)
                 return
             delay = FIRST_DELAY_S if self._clock() - started > STEADY_S else min(delay * 2, LONGEST_DELAY_S)

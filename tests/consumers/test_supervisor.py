@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
@@ -35,6 +35,15 @@ with open(sys.argv[1], "a") as log:
 SLEEPS = CHILD + "time.sleep(600)"
 FAILS = CHILD + "sys.exit(1)"
 REFUSES = CHILD + "sys.exit(2)"
+# Works for a while; from its second start on it finds its settings broken, until the fourth.
+BREAKS = (
+    CHILD
+    + """
+starts = len(open(sys.argv[1]).readlines())
+time.sleep(0.3 if starts == 1 else 0.0 if starts < 4 else 600)
+sys.exit(1 if starts == 1 else 2)
+"""
+)
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEPS
 
 
@@ -48,8 +57,8 @@ class Children:
         }
         self.meters = Meters(METERS, version="0", process="supervisor")
 
-    def supervisor(self) -> Supervisor:
-        return Supervisor(self.commands, self.meters, drain_s=0.0)
+    def supervisor(self, clock: Callable[[], float] = time.monotonic) -> Supervisor:
+        return Supervisor(self.commands, self.meters, drain_s=0.0, clock=clock)
 
     def starts(self, name: str) -> list[tuple[float, int, str]]:
         path = self._folder / name
@@ -116,6 +125,16 @@ async def test_a_child_that_refuses_its_settings_ends_everything_with_2(tmp_path
     assert len(children.starts("record")) == 1
     assert supervisor.pids == {}
     assert not any(is_alive(pid) for _, pid, _ in children.starts("judge"))
+
+
+async def test_settings_that_worked_and_break_later_end_one_process_and_not_all(tmp_path: Path) -> None:
+    children = Children(tmp_path, judge=SLEEPS, sample=BREAKS)
+    # A hundred times as fast: a third of a second is longer than settings need to prove themselves.
+    async with running(children.supervisor(lambda: time.monotonic() * 100)) as (_, task):
+        await until(lambda: len(children.starts("sample")) == 4, 30.0)
+        assert not task.done()
+    assert len(children.starts("judge")) == 1
+    assert children.restarts("sample") == 3
 
 
 async def test_a_stop_in_the_midst_of_starting_leaves_nobody_behind(tmp_path: Path) -> None:
