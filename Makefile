@@ -24,7 +24,7 @@ demo: install
 
 test: install
 	$(BIN)/python -m tests.services.install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: install
 	$(BIN)/ruff check .
