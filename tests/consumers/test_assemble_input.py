@@ -130,7 +130,7 @@ async def test_a8_events_in_wrong_partitions_end_up_in_one_right_session(
     async with place.running() as running:
         await until(lambda: running.value("sessions_closed_total", reason="inactivity") == len(names))
         assert running.value("events_rerouted_total") == wrong
-        assert running.total("events_invalid") == {}
+        assert set(running.total("events_invalid").values()) == {0.0}
         assert running.value("events_duplicate_total") == 0
     assert wrong > 100
     found = {}
