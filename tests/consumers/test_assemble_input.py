@@ -218,3 +218,23 @@ async def test_a10_transaction_markers_at_the_end_of_the_log_are_no_lag(
         await asyncio.sleep(1.5)
         assert not running.task.done()
         assert running.value("lag_seconds", topic=place.settings.topics.events) == 0.0
+
+
+async def test_a1_a_pause_of_a_producer_that_is_an_hour_behind_closes_nothing(
+    kafka: KafkaBroker, topic_prefix: str, tmp_path: Path
+) -> None:
+    """Ticks go on from the log's own time; dated by the wall clock, the first would close the session."""
+    place = AssemblePlace(kafka, topic_prefix, tmp_path, gap_s=5.0, tick_interval_s=0.2)
+    await place.create()
+    behind = time.time() - 3_600
+    async with place.running() as running:
+        await place.send([turn("late", 0, ts=behind)])
+        await until(lambda: running.value("events_total", event_type="tick"))
+        await asyncio.sleep(0.6)
+        assert running.value("open_sessions") == 1
+        await place.send([turn("late", 1, ts=behind + 2)])
+        started = time.monotonic()
+        await until(lambda: running.value("sessions_closed_total", reason="inactivity") == 1)
+        assert time.monotonic() - started > 2.0, "it closes after its gap of silence, and no sooner"
+    (view,) = await place.views()
+    assert [each.turn_id for each in view.turns] == ["late-0", "late-1"]
