@@ -9,10 +9,20 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.services.chromium import browser
 from tests.services.kafka import KafkaBroker, default_cache, ensure_jars, jars_ready
 from tests.services.parts import INSTALL, checkout, find, program, require
+
+
+def pytest_configure() -> None:
+    """Give properties no deadline, since other work shares the machine; in CI a change decides, not the draw."""
+    quiet = [HealthCheck.too_slow]
+    settings.register_profile(
+        "backslide", deadline=None, suppress_health_check=quiet, derandomize=os.environ.get("CI") == "true"
+    )
+    settings.load_profile("backslide")
 
 
 @pytest.fixture(scope="session")
