@@ -76,9 +76,19 @@ async def create(settings: Settings) -> list[str]:
         missing = [spec for spec in topic_specs(settings) if spec.name not in existing]
         if missing:
             await _create(client, missing, settings.topics.replication_factor)
+            await _until_listed(client, {spec.name for spec in missing})
     finally:
         await client.close()
     return [spec.name for spec in missing]
+
+
+async def _until_listed(client: AIOKafkaAdminClient, names: set[str]) -> None:
+    """Wait until the broker itself knows of new topics: its controller does so a moment earlier."""
+    for _ in range(100):
+        if names <= set(await client.list_topics()):
+            return
+        await asyncio.sleep(0.1)
+    raise TopicError(f"topics {', '.join(sorted(names))}: created, but the broker doesn't list them after 10 s")
 
 
 async def _create(client: AIOKafkaAdminClient, specs: list[TopicSpec], replication: int) -> None:
