@@ -76,19 +76,17 @@ def run(
 
     settings = load(config)
     if name == "all":
-        raise typer.Exit(_run_all(config))
+        raise typer.Exit(_run_all(settings, config))
     if name not in PROCESSES:
         raise ConfigError(f"run: unknown process {name!r}; allowed are {', '.join(sorted(PROCESSES))} and all")
     raise typer.Exit(run_process(name, settings))
 
 
-def _run_all(config: Path | None) -> int:
+def _run_all(settings: Any, config: Path | None) -> int:
     from consumers.seldom import Seldom
     from consumers.supervisor import run_all
-    from monitor.config import load
     from monitor.logging import configure
 
-    settings = load(config)
     configure(settings.log, filters=[Seldom()])
     return asyncio.run(run_all(settings, config))
 

@@ -10,18 +10,17 @@ from typing import Any, Final
 import msgspec
 import structlog
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
+from aiokafka.errors import KafkaError
 
 from consumers import dead_letters
 from consumers.dead_letters import Placed
 from consumers.job_queue import Work
-from consumers.kafka import event_key, is_passing
+from consumers.kafka import TOO_LARGE, event_key, is_passing
 from monitor.config import TopicSettings
 from monitor.judgement import Judgement, Skipped, Unscored, Verdict
 from monitor.metrics import Meters
 
 STAGE: Final = "judge"
-TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
 RETRY_S: Final = 1.0
 DATA_LEFT_OUT: Final = "the details were left out: too large for the broker"
 

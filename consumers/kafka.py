@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import ssl
-from typing import Any
+from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError, KafkaTimeoutError
+from aiokafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+)
 from aiokafka.partitioner import murmur2
 
 from monitor.config import KafkaSettings, Settings
 from monitor.errors import ConfigError
 
 CLIENT_ID = "backslide"
+# A record, or the batch that it was in, is over a limit of the client or of the broker.
+TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
 
 
 def client_options(kafka: KafkaSettings) -> dict[str, Any]:
@@ -52,7 +59,7 @@ def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
     return context
 
 
-def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
+def producer(settings: Settings) -> AIOKafkaProducer:
     """Make a producer whose records are acknowledged by all replicas.
 
     It isn't idempotent: a record that the broker finds too large leaves a gap in an idempotent producer's
@@ -67,7 +74,7 @@ def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
         "request_timeout_ms": 30_000,
         "retry_backoff_ms": 200,
     }
-    return AIOKafkaProducer(**client_options(settings.kafka), **{**chosen, **options})
+    return AIOKafkaProducer(**client_options(settings.kafka), **chosen)
 
 
 def is_passing(error: BaseException) -> bool:

@@ -13,11 +13,10 @@ from typing import Any, Final
 
 import msgspec
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
+from aiokafka.errors import KafkaError
 
-from consumers.kafka import is_passing
+from consumers.kafka import TOO_LARGE, is_passing
 
-TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
 RETRY_S: Final = 0.5
 REFUSALS: Final = 3  # the last ones alone, if no other outbox writes to the same partition just then
 

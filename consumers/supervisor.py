@@ -35,13 +35,12 @@ class Supervisor:
         meters: Meters,
         *,
         drain_s: float,
-        env: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._commands = dict(commands)
         self._meters = meters
         self._drain = drain_s
-        self._env = {**os.environ, **(env or {}), SUPERVISED: str(os.getpid())}
+        self._env = {**os.environ, SUPERVISED: str(os.getpid())}
         self._clock = clock
         self._running: dict[str, asyncio.subprocess.Process] = {}
         self._stopping = asyncio.Event()
@@ -121,22 +120,20 @@ class Supervisor:
             child.kill()
 
 
-async def run_all(settings: Settings, config: Path | None, *, env: Mapping[str, str] | None = None) -> int:
+async def run_all(settings: Settings, config: Path | None) -> int:
     """Run all processes until a signal; give the exit status."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    return await supervise(settings, config, stop, env=env)
+    return await supervise(settings, config, stop)
 
 
-async def supervise(
-    settings: Settings, config: Path | None, stop: asyncio.Event, *, env: Mapping[str, str] | None = None
-) -> int:
+async def supervise(settings: Settings, config: Path | None, stop: asyncio.Event) -> int:
     """Run all processes until `stop` is set; give the exit status."""
     meters = Meters(METERS, version=__version__, process="supervisor")
     commands = {name: command(name, config) for name in PROCESSES}
-    supervisor = Supervisor(commands, meters, drain_s=settings.judge.drain_s, env=env)
+    supervisor = Supervisor(commands, meters, drain_s=settings.judge.drain_s)
     health = Health(time.monotonic)
     server = Server(create_app(meters.registry, health), settings.health.host, settings.health.supervisor_port)
     await server.start()
