@@ -42,11 +42,11 @@ async def test_a_kill_of_each_process_loses_nothing_and_counts_nothing_twice(
 
 def settled(store: Store, sessions: int) -> bool:
     totals = store.totals()
-    return finished(totals) == sessions and not sum(totals.pending.values())
+    return sum_of(totals, "sessions_finished") == sessions and not sum(totals.pending.values())
 
 
-def finished(totals: Totals) -> int:
-    return sum(value for key, value in totals.sums.items() if key.name == "sessions_finished")
+def sum_of(totals: Totals, name: str) -> int:
+    return sum(value for key, value in totals.sums.items() if key.name == name)
 
 
 async def check(
@@ -65,17 +65,20 @@ async def check(
     # Jobs, judgements and rows: R1, R2.
     listed = {ref.job_id for decision in decisions.values() for ref in decision.jobs}
     judged = {
-        decode_judgement(record.value).job_id
+        record.value: decode_judgement(record.value).job_id
         for record in await pipeline.read(pipeline.settings.topics.judgements)
     }
-    assert judged == listed
+    assert set(judged.values()) == listed
+    # A judge that is killed between its answer and its commit answers again: kept, and not counted.
+    again = len(judged) - len(listed)
+    await until(lambda: sum_of(store.totals(), "judgements_superseded") == again, 30, 0.5)
     totals = store.totals()
     by_name: Counter[str] = Counter()
     for key, value in totals.sums.items():
         by_name[key.name] += value
     assert by_name["jobs_listed"] == len(listed)
     assert by_name["verdicts"] + by_name["skipped"] + by_name["unscored"] == len(listed)
-    assert by_name["judgements_superseded"] == by_name["sessions_overlapping"] == 0
+    assert by_name["sessions_overlapping"] == 0
     # Totals equal what the rows give (R3), and the page of metrics equals the totals (R4).
     shown = {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
