@@ -19,10 +19,11 @@ from consumers.outage import Outage
 from monitor.config import JudgeSettings
 from monitor.decision import Job
 from monitor.errors import BackslideError, JudgeFatal
-from monitor.judgement import Judgement, Outcomes, Unscored
+from monitor.judgement import Judgement, Unscored
 from monitor.judging.accounting import Call, OnCall
 from monitor.judging.breaker import Breaker
 from monitor.judging.drive import Driver, JobRun
+from monitor.judging.flow import judgement
 from monitor.judging.model import JudgeModel
 from monitor.judging.open import retry_policy
 from monitor.judging.prompt import Prompt, constraints_for, load
@@ -170,27 +171,15 @@ class JobJudge:
 
     def _failed(self, job: Job, rubric: Rubric, prompt: Prompt, run: JobRun | None, error: Exception) -> Judgement:
         now = round(time.time() * 1000)
-        done = run.outcomes if run is not None else []
-        return Judgement(
-            job_id=job.job_id,
-            tenant=job.tenant,
-            session_id=job.session_id,
-            segment=job.segment,
-            content_hash=job.content_hash,
-            rubric=rubric.name,
-            mode=rubric.mode,
-            rubric_version=rubric.version,
-            prompt_version=prompt.version,
-            prompt_hash=prompt.prompt_hash,
-            judge=self.model.name,
-            provider=self.model.provider,
-            model=self.model.model,
-            result=Unscored(reason="error", note=type(error).__name__),
-            outcomes=Outcomes(),
-            attempts=[attempt for item in done for attempt in item.attempts],
-            started_at=(run.started_at if run is not None else None) or now,
+        return judgement(
+            job,
+            rubric,
+            prompt,
+            self.model,
+            Unscored(reason="error", note=type(error).__name__),
+            [] if run is None else run.outcomes,
+            started_at=now if run is None or run.started_at is None else run.started_at,
             finished_at=now,
-            run=job.run,
         )
 
 

@@ -24,6 +24,7 @@ from consumers.dead_letters import letter
 from consumers.faust_app import RecordTooLarge, create_app, deliver, raw_topic, stop_within
 from consumers.health import Health
 from consumers.kafka import event_key
+from consumers.lag import Lag
 from monitor.config import Settings
 from monitor.decision import Decision, Job
 from monitor.errors import BackslideError
@@ -74,7 +75,7 @@ class Sampler:
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._slots = asyncio.Semaphore(settings.sampling.window)
         self._window: asyncio.Queue[tuple[Any, asyncio.Task[None]]] = asyncio.Queue()
-        self._processed: dict[int, tuple[int, float]] = {}
+        self._lag = Lag([settings.topics.sessions])
         self._tasks: set[asyncio.Task[None]] = set()
         self._app = create_app(settings, STAGE)
         names = settings.topics
@@ -171,7 +172,7 @@ class Sampler:
             await task
             await self._stream.ack(event)
             message = event.message
-            self._processed[message.partition] = (message.offset, message.timestamp or self._clock())
+            self._lag.reach(message.tp, message.offset + 1, 1000 * (message.timestamp or self._clock()))
             self._slots.release()
 
     async def _handle(self, message: Any) -> None:
@@ -253,22 +254,18 @@ class Sampler:
                 self._health.ready(False, "rebalancing")
             else:
                 self._health.ready(True, "")
-            self._meters.gauge("lag_seconds", topic=self._settings.topics.sessions).set(self._lag())
+            self._measure_lag()
             await asyncio.sleep(_WATCH_S)
 
-    def _lag(self) -> float:
-        """Age in seconds of the newest record processed in the partition furthest behind; 0 when caught up."""
-        ages = [0.0]
-        for tp in self._app.consumer.assignment():
-            offset, timestamp = self._processed.get(tp.partition, (None, 0.0))
-            end = self._app.consumer.highwater(tp)
-            if offset is not None and end is not None and end > offset + 1:
-                ages.append(max(self._clock() - timestamp, 0.0))
-        return max(ages)
+    def _measure_lag(self) -> None:
+        consumer = self._app.consumer
+        ends = {tp: consumer.highwater(tp) for tp in consumer.assignment()}
+        for topic, age in self._lag.ages(ends, self._clock()).items():
+            self._meters.gauge("lag_seconds", topic=topic).set(age)
 
     async def _forget(self, *_: Any, **__: Any) -> None:
         """Drop positions at a revocation: others may process those partitions from here on."""
-        self._processed.clear()
+        self._lag.keep(())
 
     def _count(self, stratum: str, *, selected: bool) -> Any:
         return self._meters.counter("decisions", stratum=stratum, selected=str(selected).lower())

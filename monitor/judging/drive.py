@@ -38,6 +38,7 @@ from monitor.judging.flow import (
     failed_attempt,
     judge_flow,
     judgement,
+    result_of,
     windows_of,
 )
 from monitor.judging.model import Completion, JudgeModel, JudgeRequest
@@ -269,10 +270,10 @@ class Driver:
         finished_at = self._now_ms()
         return judgement(
             run.job,
-            run.session,
             run.rubric,
             run.prompt,
             self.model,
+            result_of(run.rubric, run.session, run.outcomes),
             run.outcomes,
             started_at=finished_at if run.started_at is None else run.started_at,
             finished_at=finished_at,

@@ -29,6 +29,7 @@ from monitor.judgement import (
     Attempt,
     AttemptKind,
     Judgement,
+    Outcomes,
     Result,
     Unscored,
     UnscoredReason,
@@ -130,23 +131,26 @@ def windows_of(rubric: Rubric, session: Session) -> tuple[Window, ...]:
     return () if rubric.applies(session) is not None else tuple(rubric.windows(session))
 
 
+def result_of(rubric: Rubric, session: Session, outcomes: Sequence[WindowOutcome]) -> Result:
+    """Merge the outcomes of a session's windows into one result; skipped when the rubric doesn't concern it."""
+    skipped = rubric.applies(session)
+    if skipped is not None:
+        return skipped
+    return rubric.merge(session, [WindowResult(window_id=item.window_id, result=item.result) for item in outcomes])
+
+
 def judgement(
     job: Job,
-    session: Session,
     rubric: Rubric,
     prompt: Prompt,
     judge: JudgeModel,
+    result: Result,
     outcomes: Sequence[WindowOutcome],
     *,
     started_at: int,
     finished_at: int,
 ) -> Judgement:
-    """Merge the outcomes of a session's windows into the answer to its job. Times are Unix milliseconds."""
-    result: Result | None = rubric.applies(session)
-    if result is None:
-        result = rubric.merge(
-            session, [WindowResult(window_id=item.window_id, result=item.result) for item in outcomes]
-        )
+    """Make the answer to a job from its result and what led there. Times are Unix milliseconds."""
     return Judgement(
         job_id=job.job_id,
         tenant=job.tenant,
@@ -162,7 +166,8 @@ def judgement(
         provider=judge.provider,
         model=judge.model,
         result=result,
-        outcomes=rubric.outcomes(result),
+        # A failure adds nothing (J1), also where the rubric itself is what failed.
+        outcomes=Outcomes() if isinstance(result, Unscored) else rubric.outcomes(result),
         attempts=[attempt for item in outcomes for attempt in item.attempts],
         started_at=started_at,
         finished_at=finished_at,

@@ -15,7 +15,7 @@ import psutil
 
 from consumers.embedded import free_port
 from consumers.kafka import event_key, producer
-from monitor.store import Store
+from monitor.store import Store, Totals
 from monitor.traffic import TrafficGenerator
 from tests.consumers.assemble_place import AssemblePlace, Worker
 from tests.services.kafka import KafkaBroker
@@ -60,6 +60,17 @@ class Pipeline(AssemblePlace):
     def metrics(self) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as answer:
             return str(answer.read().decode())
+
+
+def settled(store: Store, sessions: int) -> bool:
+    """Say whether so many sessions are finished, and no job waits for its result."""
+    totals = store.totals()
+    return sum_of(totals, "sessions_finished") == sessions and not sum(totals.pending.values())
+
+
+def sum_of(totals: Totals, name: str) -> int:
+    """Sum a metric over all labels."""
+    return sum(value for key, value in totals.sums.items() if key.name == name)
 
 
 def children(worker: Worker) -> dict[str, psutil.Process]:

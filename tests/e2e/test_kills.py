@@ -13,10 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from consumers.app import PROCESSES
 from monitor.decision import Decision, decode_decision
 from monitor.judgement import decode_judgement
-from monitor.store import Store, Totals
+from monitor.store import Store
 from monitor.traffic import TrafficGenerator, TrafficPlan
 from tests.consumers.broker_io import until
-from tests.e2e.pipeline import Pipeline, kill_each
+from tests.e2e.pipeline import Pipeline, kill_each, settled, sum_of
 from tests.services.kafka import KafkaBroker
 
 SESSIONS = 2_000
@@ -38,15 +38,6 @@ async def test_a_kill_of_each_process_loses_nothing_and_counts_nothing_twice(
             await until(lambda: settled(store, len(labels)), 90, 1.0)
             await check(pipeline, traffic, store, set(labels))
         assert await asyncio.to_thread(worker.stop, 30.0) == 0
-
-
-def settled(store: Store, sessions: int) -> bool:
-    totals = store.totals()
-    return sum_of(totals, "sessions_finished") == sessions and not sum(totals.pending.values())
-
-
-def sum_of(totals: Totals, name: str) -> int:
-    return sum(value for key, value in totals.sums.items() if key.name == name)
 
 
 async def check(

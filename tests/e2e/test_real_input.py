@@ -19,7 +19,7 @@ from monitor.replay import run_replay
 from monitor.session import LogSpan, SessionRecord
 from tests.consumers.assemble_place import PARTITIONS
 from tests.consumers.broker_io import until
-from tests.e2e.pipeline import Pipeline
+from tests.e2e.pipeline import Pipeline, settled
 from tests.services.kafka import KafkaBroker
 
 NOWHERE = LogSpan(partition=0, first=0, last=0, closed_at=0)
@@ -74,12 +74,6 @@ async def test_a_file_and_a_broker_give_the_same_sessions_decisions_and_verdicts
     judged = await pipeline.read(pipeline.settings.topics.judgements)
     assert {answered(decode_judgement(record.value)) for record in judged} == judgements
     assert judgements
-
-
-def settled(store: Any, sessions: int) -> bool:
-    totals = store.totals()
-    finished = sum(value for key, value in totals.sums.items() if key.name == "sessions_finished")
-    return bool(finished == sessions and not sum(totals.pending.values()))
 
 
 async def test_replay_prints_a_summary(shared_data: Path) -> None:

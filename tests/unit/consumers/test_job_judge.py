@@ -127,11 +127,17 @@ class ReadsNothing(Politeness):
         raise ZeroDivisionError
 
 
+class CountsNothing(Politeness):
+    def outcomes(self, result: Any) -> Any:
+        raise LookupError
+
+
 @pytest.mark.parametrize(
     ("rubric", "answer", "note"),
     [
         (CutsNothing(), lambda _: POLITE, "KeyError"),
         (ReadsNothing(), lambda _: POLITE, "ZeroDivisionError"),
+        (CountsNothing(), lambda _: POLITE, "LookupError"),
         (Politeness(), raiser(TypeError("a bug of the adapter")), "TypeError"),
     ],
 )

@@ -21,6 +21,7 @@ from monitor.judging.flow import (
     failed_attempt,
     judge_flow,
     judgement,
+    result_of,
     windows_of,
 )
 from monitor.judging.lexical import LexicalJudge
@@ -222,7 +223,8 @@ def test_a_judgement_merges_the_windows_and_keeps_every_attempt() -> None:
     session = chat(*SEATS)
     assert [window.window_id for window in windows_of(RUBRIC, session)] == ["C1"]
     _, outcome = play(BUSY, BAD, GOOD)
-    found = judgement(JOB, session, RUBRIC, PROMPT, LexicalJudge(), [outcome], started_at=1000, finished_at=1500)
+    result = result_of(RUBRIC, session, [outcome])
+    found = judgement(JOB, RUBRIC, PROMPT, LexicalJudge(), result, [outcome], started_at=1000, finished_at=1500)
     assert isinstance(found.result, Verdict)
     assert [attempt.kind for attempt in found.attempts] == ["failed", "invalid", "valid"]
     assert found.outcomes == RUBRIC.outcomes(found.result)
@@ -241,15 +243,15 @@ def test_a_judgement_merges_the_windows_and_keeps_every_attempt() -> None:
 def test_a_session_that_the_rubric_does_not_concern_is_skipped_without_windows() -> None:
     session = chat(("u", "Actually, hello"))
     assert windows_of(RUBRIC, session) == ()
-    found = judgement(JOB, session, RUBRIC, PROMPT, LexicalJudge(), [], started_at=1, finished_at=1)
-    assert isinstance(found.result, Skipped)
-    assert found.result.reason == "not_applicable"
-    assert found.attempts == []
+    found = result_of(RUBRIC, session, [])
+    assert isinstance(found, Skipped)
+    assert found.reason == "not_applicable"
 
 
 def test_one_lost_window_leaves_the_session_unscored() -> None:
     _, lost = play(BAD, BAD)
-    found = judgement(JOB, chat(*SEATS), RUBRIC, PROMPT, LexicalJudge(), [lost], started_at=1, finished_at=2)
+    result = result_of(RUBRIC, chat(*SEATS), [lost])
+    found = judgement(JOB, RUBRIC, PROMPT, LexicalJudge(), result, [lost], started_at=1, finished_at=2)
     assert isinstance(found.result, Unscored)
     assert found.outcomes.measures == {}
     assert len(found.attempts) == 2
