@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from monitor.judgement import Usage
+    from monitor.judging.quota import Limits
 
 
 class BackslideError(Exception):
@@ -61,7 +62,7 @@ class JudgeError(BackslideError):
     """A provider gave no usable answer. `error_type` is one of `ERROR_TYPES` in `monitor.judging.model`.
 
     `retry_after` is the provider's wish in seconds, if it gave one. `usage` is what an unusable answer cost all
-    the same, `request_id` the provider's name for the call.
+    the same, `request_id` the provider's name for the call, `limits` what the reply told of its limits.
     """
 
     def __init__(
@@ -72,12 +73,14 @@ class JudgeError(BackslideError):
         retry_after: float | None = None,
         request_id: str | None = None,
         usage: Usage | None = None,
+        limits: Limits | None = None,
     ) -> None:
         super().__init__(message)
         self.error_type = error_type
         self.retry_after = retry_after
         self.request_id = request_id
         self.usage = usage
+        self.limits = limits
 
 
 class JudgeUnavailable(JudgeError):

@@ -25,13 +25,20 @@ MAX_RAW_BYTES: Final = 16_384
 
 
 class Usage(msgspec.Struct, kw_only=True, frozen=True):
-    """Tokens of one call, by type."""
+    """Tokens of one call, by type. What was sent is `input_tokens` + `cache_read_tokens` + `cache_write_tokens`.
+
+    `cache_write_1h_tokens` are those of `cache_write_tokens` that the provider keeps for an hour (they cost more),
+    `thinking_tokens` those of `output_tokens` that were spent on thinking. `estimated`: the provider told nothing,
+    and the figures come from the lengths of the texts.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
     thinking_tokens: int = 0
+    estimated: bool = False
 
 
 class Attempt(msgspec.Struct, kw_only=True, frozen=True):

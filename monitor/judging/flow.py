@@ -196,7 +196,8 @@ def _repair(request: JudgeRequest, prompt: Prompt, raw: str, error: str) -> Judg
 
 def _read(rubric: Rubric, window: Any, completion: Completion) -> tuple[AttemptKind, Result, str | None]:
     if completion.stop == "refusal":
-        return "refused", Unscored(reason="judge_refused", note="the judge refused to answer"), None
+        category = f" ({completion.refusal})" if completion.refusal else ""
+        return "refused", Unscored(reason="judge_refused", note=f"the judge refused to answer{category}"), None
     if completion.stop == "max_tokens":
         return "truncated", Unscored(reason="truncated", note="the answer was cut off"), None
     try:

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 import msgspec
 
 from monitor.judgement import Usage
+from monitor.judging.quota import Limits
 
 Stop: TypeAlias = Literal["end", "max_tokens", "refusal"]
 UnavailableType: TypeAlias = Literal[
@@ -47,13 +48,18 @@ class JudgeRequest(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Completion(msgspec.Struct, kw_only=True, frozen=True):
-    """One answer. `text` is what the model wrote, whatever it is; `stop` says why it ended."""
+    """One answer. `text` is what the model wrote, whatever it is; `stop` says why it ended.
+
+    `refusal` is the provider's category of a refusal, if it named one; `limits` what the reply told of its limits.
+    """
 
     text: str
     stop: Stop = "end"
     usage: Usage = Usage()
     request_id: str | None = None
     duration_ms: int = 0
+    refusal: str | None = None
+    limits: Limits | None = None
 
 
 class JudgeModel(Protocol):

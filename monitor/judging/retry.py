@@ -8,6 +8,8 @@ from email.utils import mktime_tz, parsedate_tz
 
 import msgspec
 
+from monitor.judging.quota import number, server_time
+
 
 class RetryPolicy(msgspec.Struct, kw_only=True, frozen=True):
     """How one job's calls are repeated; times in seconds.
@@ -40,22 +42,15 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
     """Read a provider's wish to wait from its headers, in seconds from `now` (Unix seconds); None without one.
 
     `retry-after-ms` goes before `retry-after`, which holds seconds or an HTTP date (RFC 9110, 10.2.3). What can't
-    be read is no wish; a date in the past is a wait of 0. `headers` must be lower-case or case-insensitive.
+    be read is no wish; a date in the past is a wait of 0. A reply with its own `date` counts from that, so clocks
+    need not agree. `headers` must be lower-case or case-insensitive.
     """
-    milliseconds = _number(headers.get("retry-after-ms"))
+    milliseconds = number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
     text = headers.get("retry-after")
-    seconds = _number(text)
-    return seconds if seconds is not None else _until(text, now)
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and value >= 0 else None
+    seconds = number(text)
+    return seconds if seconds is not None else _until(text, server_time(headers, now))
 
 
 def _until(text: str | None, now: float) -> float | None:

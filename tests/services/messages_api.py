@@ -82,7 +82,7 @@ def message(text: str, *, stop: str | None = "end_turn", **changes: Any) -> Repl
     return Reply(body=json.dumps(body | changes).encode())
 
 
-def refusal(category: str = "general_harms") -> Reply:
+def refusal(category: str | None = "general_harms") -> Reply:
     """Refuse before any output: status 200, no content."""
     details = {"type": "refusal", "category": category, "explanation": None}
     return message("", stop="refusal", content=[], stop_details=details)
@@ -101,6 +101,12 @@ def failure(status: int, kind: str, text: str = "no", *, code: str | None = None
 def rate_limited(**headers: str) -> Reply:
     """429; pass `retry_after="1"` or `retry_after_ms="20"`."""
     return failure(429, "rate_limit_error", **headers)
+
+
+def cut_on_its_way() -> Reply:
+    """Complain of a body that lost its end somewhere in the network."""
+    text = "The request body is not valid JSON: unexpected end of data: line 1 column 7 (char 6)"
+    return failure(400, "invalid_request_error", text)
 
 
 def overloaded() -> Reply:
@@ -257,10 +263,16 @@ class MessagesApi:
         # A change of the schema invalidates the cache, so the schema is part of its key.
         prefix = json.dumps([body["system"], body["output_config"]])
         tokens, known = len(prefix) // 4, prefix in self._cached
+        written = 0 if known else tokens
+        hour = body["system"][-1].get("cache_control", {}).get("ttl") == "1h"
         self._cached.add(prefix)
         content["usage"] = {
             "input_tokens": len(json.dumps(body["messages"])) // 4,
-            "cache_creation_input_tokens": 0 if known else tokens,
+            "cache_creation_input_tokens": written,
+            "cache_creation": {
+                "ephemeral_5m_input_tokens": 0 if hour else written,
+                "ephemeral_1h_input_tokens": written if hour else 0,
+            },
             "cache_read_input_tokens": tokens if known else 0,
             "output_tokens": 5 + sum(len(block.get("text", "")) for block in content["content"]) // 4,
             "output_tokens_details": {"thinking_tokens": 5},

@@ -14,6 +14,7 @@ import pytest
 from monitor.errors import JudgeError, JudgeFatal, JudgeUnavailable
 from monitor.judging.anthropic import AnthropicJudge
 from monitor.judging.model import ERROR_TYPES, JudgeRequest, Message
+from monitor.judging.quota import Limits, Quota
 from tests.services import messages_api as api
 from tests.unit.judging.conftest import NOW
 
@@ -106,8 +107,47 @@ async def test_the_system_prefix_is_read_from_the_cache_the_second_time(
     first = (await judge.complete(REQUEST, timeout=5)).usage
     other = msgspec.structs.replace(REQUEST, messages=(Message(role="user", text="another session"),))
     second = (await judge.complete(other, timeout=5)).usage
-    assert first.cache_write_tokens == second.cache_read_tokens > 0
+    assert first.cache_write_tokens == first.cache_write_1h_tokens == second.cache_read_tokens > 0
     assert first.cache_read_tokens == second.cache_write_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("told", "total", "for_an_hour"),
+    [
+        (
+            {
+                "cache_creation_input_tokens": 30,
+                "cache_creation": {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 20},
+            },
+            30,
+            20,
+        ),
+        ({"cache_creation": {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 20}}, 30, 20),
+        ({"cache_creation_input_tokens": 30, "cache_creation": None}, 30, 0),
+        ({"cache_creation_input_tokens": None}, 0, 0),
+    ],
+)
+async def test_cache_writes_are_split_by_how_long_they_are_kept(
+    server: api.MessagesApi, judge: AnthropicJudge, told: dict[str, Any], total: int, for_an_hour: int
+) -> None:
+    server.script(api.message("{}", usage={"input_tokens": 1, "output_tokens": 2} | told))
+    usage = (await judge.complete(REQUEST, timeout=5)).usage
+    assert (usage.cache_write_tokens, usage.cache_write_1h_tokens) == (total, for_an_hour)
+
+
+async def test_replies_and_errors_tell_the_limits(server: api.MessagesApi, judge: AnthropicJudge) -> None:
+    told = {
+        "anthropic-ratelimit-requests-limit": "50",
+        "anthropic-ratelimit-requests-remaining": "49",
+        "anthropic-ratelimit-requests-reset": "2026-09-21T14:13:30Z",
+    }
+    expected = Limits(requests=Quota(limit=50, remaining=49, resets_in_s=10.0))
+    server.script(
+        msgspec.structs.replace(api.message("{}"), headers=told),
+        msgspec.structs.replace(api.rate_limited(), headers=told),
+    )
+    assert (await judge.complete(REQUEST, timeout=5)).limits == expected
+    assert (await failed(judge)).limits == expected
 
 
 async def test_only_text_blocks_are_read(server: api.MessagesApi, judge: AnthropicJudge) -> None:
@@ -121,10 +161,16 @@ async def test_only_text_blocks_are_read(server: api.MessagesApi, judge: Anthrop
     assert (await judge.complete(REQUEST, timeout=5)).text == '{"a": 1}'
 
 
-async def test_a_refusal_without_content_is_a_completion(server: api.MessagesApi, judge: AnthropicJudge) -> None:
-    server.script(api.refusal())
+@pytest.mark.parametrize(
+    ("category", "kept"),
+    [("cyber", "cyber"), (None, None), ("a_category_of_next_year", "a_category_of_next_year"), (SECRET, None)],
+)
+async def test_a_refusal_without_content_is_a_completion_with_its_category(
+    server: api.MessagesApi, judge: AnthropicJudge, category: str | None, kept: str | None
+) -> None:
+    server.script(api.refusal(category))
     completion = await judge.complete(REQUEST, timeout=5)
-    assert (completion.stop, completion.text) == ("refusal", "")
+    assert (completion.stop, completion.text, completion.refusal) == ("refusal", "", kept)
 
 
 async def test_an_answer_cut_at_max_tokens_keeps_its_text_and_usage(
@@ -136,6 +182,14 @@ async def test_an_answer_cut_at_max_tokens_keeps_its_text_and_usage(
     assert completion.usage.output_tokens > 0
 
 
+async def test_a_stop_sequence_of_someone_in_between_leaves_an_answer_to_check(
+    server: api.MessagesApi, judge: AnthropicJudge
+) -> None:
+    server.script(api.message("{}", stop="stop_sequence", stop_sequence="END"))
+    completion = await judge.complete(REQUEST, timeout=5)
+    assert (completion.stop, completion.text) == ("end", "{}")
+
+
 async def test_a_full_context_is_fatal_and_tells_its_usage(server: api.MessagesApi, judge: AnthropicJudge) -> None:
     server.script(api.message("{", stop="model_context_window_exceeded"))
     error = await failed(judge)
@@ -145,9 +199,7 @@ async def test_a_full_context_is_fatal_and_tells_its_usage(server: api.MessagesA
     assert error.usage.input_tokens > 0
 
 
-@pytest.mark.parametrize(
-    "stop", ["pause_turn", "tool_use", "stop_sequence", None, "a reason of next year", SECRET]
-)
+@pytest.mark.parametrize("stop", ["pause_turn", "tool_use", None, "a reason of next year", SECRET])
 async def test_other_stops_are_bad_responses(
     server: api.MessagesApi, judge: AnthropicJudge, stop: str | None
 ) -> None:
@@ -202,6 +254,7 @@ async def test_html_with_status_200_is_a_bad_response(server: api.MessagesApi, j
         (api.html(502), "server_error"),
         (api.html(400), "bad_response"),
         (api.failure(400, "invalid_request_error", x_should_retry="true"), "bad_response"),
+        (api.cut_on_its_way(), "bad_response"),
         (api.drop(), "connection"),
         (api.drop(None), "connection"),
     ],

@@ -35,7 +35,7 @@ GOOD = Completion(
 )
 BAD = Completion(text=json.dumps(reverted(rationale="")))
 CUT = Completion(text='{"is_correction": tr', stop="max_tokens")
-REFUSAL = Completion(text="", stop="refusal")
+REFUSAL = Completion(text="", stop="refusal", refusal="cyber")
 BUSY = Failure(error_type="rate_limit", message="429", duration_ms=3, request_id="r9")
 
 
@@ -145,6 +145,7 @@ def test_a_refusal_is_unscored_at_once() -> None:
     assert isinstance(outcome.result, Unscored)
     assert outcome.result.reason == "judge_refused"
     assert kinds(outcome) == ["refused"]
+    assert outcome.result.note == "the judge refused to answer (cyber)"
 
 
 def test_a_failure_is_noted_and_the_same_request_comes_again() -> None:

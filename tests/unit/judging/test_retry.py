@@ -55,3 +55,9 @@ def test_a_date_in_the_past_is_no_wait_and_nonsense_no_wish() -> None:
     assert retry_after({"retry-after": "nan"}, NOW) is None
     assert retry_after({"retry-after": "inf"}, NOW) is None
     assert retry_after({}, NOW) is None
+
+
+def test_a_date_counts_from_the_date_of_the_reply_so_clocks_need_not_agree() -> None:
+    headers = {"date": formatdate(NOW, usegmt=True), "retry-after": formatdate(NOW + 7, usegmt=True)}
+    assert retry_after(headers, NOW - 3_600) == 7
+    assert retry_after(headers, NOW + 3_600) == 7
