@@ -17,7 +17,7 @@ from monitor.estimate import Z_95, Interval, StratumTotals, interval, raw_rate
 from monitor.judgement import Judgement, decode_judgement
 from monitor.judging.open import open_judge
 from monitor.offline_judge import OfflineJudge
-from monitor.rubrics import RUBRICS
+from monitor.rubrics import configured
 from monitor.session import SessionRecord, content_hash, decode_content, decode_record, session_view
 from monitor.store import Store, TotalKey, Totals
 from monitor.summary import SUMS
@@ -128,7 +128,7 @@ def _session_key(record: SessionRecord) -> tuple[str, str]:
 
 async def _census(finished: list[SessionRecord], settings: Settings) -> dict[str, tuple[int, int]]:
     """Judge every session; give (failures, trials) of the measure by assistant version."""
-    judge = OfflineJudge(open_judge(settings.judge), RUBRICS, settings.judge)
+    judge = OfflineJudge(open_judge(settings.judge), configured(settings.rubrics), settings.judge)
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for record in finished:
         session = session_view(record.content)

@@ -31,6 +31,7 @@ from monitor.judging.accounting import METERS as CALL_METERS
 from monitor.judging.accounting import count_call, count_repairs, declare_calls
 from monitor.judging.open import open_judge
 from monitor.metrics import Meters
+from monitor.rubrics import configured
 
 METERS: Final = (
     "lag_seconds",
@@ -61,7 +62,9 @@ async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health:
         )
         if model.provider != "lexical":
             structlog.get_logger().warning("sends_text_unredacted", process=STAGE, judge=model.name)
-        judge = JobJudge(settings.judge, model, on_call=partial(count_call, meters))
+        judge = JobJudge(
+            settings.judge, model, rubrics=configured(settings.rubrics), on_call=partial(count_call, meters)
+        )
         await Worker(settings, meters, health, judge).run(stop)
     finally:
         await model.aclose()

@@ -86,15 +86,27 @@ class Tally(msgspec.Struct, kw_only=True, frozen=True):
     failures: int
 
 
+class Stage(msgspec.Struct, kw_only=True, frozen=True):
+    """Sampling inside a session: `judged` of the `found` units were put to the judge, a simple random sample.
+
+    So each had the probability `judged / found`, and stands for `found / judged` units.
+    """
+
+    found: int = 1
+    judged: int = 1
+
+
 class Outcomes(msgspec.Struct, kw_only=True, frozen=True):
     """What a result adds to the totals: tallies by measure, values by histogram and criterion.
 
-    `scores` maps a histogram name (`correction_response_score`) or `criterion_score:<criterion>` to its values.
+    `scores` maps a histogram's name to its values: `correction_response_score`, or with the value of its own label
+    `criterion_score:<criterion>`, `groundedness_ratio:<turn band>`. `stage` is the second stage of the sampling.
     """
 
     measures: dict[str, Tally] = {}
     scores: dict[str, list[float]] = {}
     skipped_events: dict[str, int] = {}
+    stage: Stage = Stage()
 
 
 class Judgement(msgspec.Struct, kw_only=True, frozen=True):

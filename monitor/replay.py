@@ -33,7 +33,7 @@ from monitor.judging.model import JudgeModel
 from monitor.judging.open import open_judge
 from monitor.offline_judge import OfflineJudge
 from monitor.replay_summary import Census, Rate, ReplaySummary, StratumSummary, rates
-from monitor.rubrics import RUBRICS
+from monitor.rubrics import RUBRICS, configured
 from monitor.sampling.decide import decide
 from monitor.sampling.policy import Policy
 from monitor.sampling.policy_file import PolicyFile
@@ -84,7 +84,7 @@ class Replay:
         self._observe = observe
         self._assembly = assembly_policy(settings)
         self._assembler = SessionAssembler(self._assembly)
-        self._judge = OfflineJudge(model, RUBRICS, settings.judge)
+        self._judge = OfflineJudge(model, configured(settings.rubrics), settings.judge)
         self._waiting: deque[_Entry] = deque()
         self._running: set[asyncio.Task[Judgement]] = set()
         self._batch: list[Record] = []

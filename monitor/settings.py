@@ -163,6 +163,25 @@ class JudgeSettings(Section):
     )
 
 
+class CorrectionSettings(Section):
+    """The correction rubric."""
+
+    replies: int = Field(default=4, ge=1, le=50, description="Assistant turns that an event's window follows up.")
+    max_events: int = Field(default=8, ge=1, le=100, description="Corrections judged in a session.")
+    review_score: float = Field(
+        default=0.7, ge=0, le=1, description="Response score under which corrections are candidates for review."
+    )
+    high_risk_composite: float = Field(
+        default=3.0, ge=1, le=5, description="Composite under which one of a high-risk session goes to a person."
+    )
+
+
+class RubricSettings(Section):
+    """Thresholds of the rubrics."""
+
+    correction: CorrectionSettings = CorrectionSettings()
+
+
 class StoreSettings(Section):
     """Where verdicts and totals live."""
 
@@ -212,6 +231,7 @@ class Settings(BaseSettings):
     assembly: AssemblySettings = AssemblySettings()
     sampling: SamplingSettings = SamplingSettings()
     judge: JudgeSettings = JudgeSettings()
+    rubrics: RubricSettings = RubricSettings()
     store: StoreSettings = StoreSettings()
     web: WebSettings = WebSettings()
     health: HealthSettings = HealthSettings()

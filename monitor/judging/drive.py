@@ -39,6 +39,7 @@ from monitor.judging.flow import (
     judge_flow,
     judgement,
     result_of,
+    results,
     windows_of,
 )
 from monitor.judging.model import Completion, JudgeModel, JudgeRequest
@@ -101,8 +102,9 @@ class JobRun:
     def _open_next(self) -> None:
         while self.request is None and self._windows:
             cap = max(MAX_TOKENS_CAP, self._max_tokens)
+            window = self.rubric.carry(self._windows.popleft(), results(self.outcomes))
             self._flow = judge_flow(
-                self.rubric, self._windows.popleft(), self.prompt, max_tokens=self._max_tokens, max_tokens_cap=cap
+                self.rubric, window, self.prompt, max_tokens=self._max_tokens, max_tokens_cap=cap
             )
             try:
                 self.request = next(self._flow)

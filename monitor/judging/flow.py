@@ -136,7 +136,12 @@ def result_of(rubric: Rubric, session: Session, outcomes: Sequence[WindowOutcome
     skipped = rubric.applies(session)
     if skipped is not None:
         return skipped
-    return rubric.merge(session, [WindowResult(window_id=item.window_id, result=item.result) for item in outcomes])
+    return rubric.merge(session, results(outcomes))
+
+
+def results(outcomes: Sequence[WindowOutcome]) -> list[WindowResult]:
+    """Give what a rubric sees of the windows that are done: results, no attempts."""
+    return [WindowResult(window_id=item.window_id, result=item.result) for item in outcomes]
 
 
 def judgement(

@@ -6,5 +6,12 @@ from typing import Final
 
 from monitor.rubrics.base import Rubric
 from monitor.rubrics.correction import CorrectionRubric
+from monitor.settings import RubricSettings
 
 RUBRICS: Final[dict[str, Rubric]] = {"correction": CorrectionRubric()}
+"""With the default thresholds. What a rubric counts doesn't depend on its thresholds."""
+
+
+def configured(settings: RubricSettings) -> dict[str, Rubric]:
+    """Give the rubrics with the thresholds of the settings."""
+    return {name: type(rubric)(**getattr(settings, name).model_dump()) for name, rubric in RUBRICS.items()}

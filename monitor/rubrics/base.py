@@ -37,11 +37,13 @@ class Rubric(Protocol):
     """One rubric. `windows` and everything else are pure: the same session gives the same windows.
 
     `measures` and `scores` name all that `outcomes` can give, so that it can be zero before it happens (R3).
+    `sequential` rubrics cut a session into windows that build on the answers to the ones before (`carry`).
     """
 
     name: str
     version: str
     mode: str
+    sequential: bool
     measures: tuple[str, ...]
     scores: tuple[str, ...]
 
@@ -51,6 +53,10 @@ class Rubric(Protocol):
 
     def windows(self, session: Session) -> Sequence[Window]:
         """Cut a session into the windows to ask about; none means a valid, empty verdict."""
+        ...
+
+    def carry(self, window: Any, earlier: Sequence[WindowResult]) -> Window:
+        """Give a window together with what the windows before it found; the window itself unless `sequential`."""
         ...
 
     def preflight(self, window: Any) -> Skipped | None:

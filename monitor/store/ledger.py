@@ -2,8 +2,8 @@
 
 Everything is a whole number, so totals are equal whatever the order in which records came: weights in sixteenths
 (`weight16`), second moments in 1/256, scores in whole millionths. `name` of a `TotalKey` is the metric's name in
-`monitor.metrics`; `detail` is a reason, or the upper bound of a histogram's bucket, or `sum`. A histogram's
-criterion stands in `measure`.
+`monitor.metrics`; `detail` is a reason, or the upper bound of a histogram's bucket, or `sum`. What a histogram
+has as a label of its own (a criterion, a turn band) stands in `measure`.
 
 In the sums of the estimates (statistics.md section 1) a session that was **skipped** counts as scored with zero
 trials: it was observed, and has no trial. An **unscored** one was not observed: it is in `weighted_unscored` and
@@ -12,6 +12,7 @@ nowhere else.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,13 +21,15 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from monitor.judgement import Judgement, Skipped, Unscored, Verdict
-from monitor.metrics import CATALOGUE
+from monitor.judgement import Judgement, Skipped, Stage, Unscored, Verdict
+from monitor.metrics import CATALOGUE, JUDGE_LABELS
 
 # Past this a sum of squares over a batch could leave 64 bits; a session of 8 trials at p = 1e-6 stays below.
 MAX_ADDEND: Final = 2**54
 MILLION: Final = 1_000_000
 INF: Final = "+Inf"
+ALL: Final = Stage()
+COIN: Final = 2**32
 # The raw counts and the eight sums, in the order of `session_sums`.
 SESSION_SUMS: Final = (
     "judged_trials",
@@ -69,6 +72,7 @@ class Counts(msgspec.Struct, kw_only=True, frozen=True):
     measures: dict[str, tuple[int, int]] = {}
     scores: dict[str, list[float]] = {}
     skipped_events: dict[str, int] = {}
+    stage: Stage = Stage()
 
 
 class DecisionFacts(msgspec.Struct, kw_only=True):
@@ -113,7 +117,14 @@ def counts_of(judgement: Judgement, measures: Iterable[str]) -> Counts:
         _check_scores(name, values)
     if not all(0 <= count <= MILLION for count in outcomes.skipped_events.values()):
         raise ValueError(f"skipped_events: a count that is not from 0 to {MILLION}")
-    return Counts(measures=tallies, scores=outcomes.scores, skipped_events=outcomes.skipped_events)
+    if not 1 <= outcomes.stage.judged <= outcomes.stage.found <= MILLION:
+        raise ValueError(f"stage: {outcomes.stage.judged} judged of {outcomes.stage.found} found")
+    return Counts(
+        measures=tallies,
+        scores=outcomes.scores,
+        skipped_events=outcomes.skipped_events,
+        stage=outcomes.stage,
+    )
 
 
 def kind_of(result: Verdict | Skipped | Unscored) -> tuple[str, str]:
@@ -150,13 +161,15 @@ def judgement_sums(decision: DecisionFacts, judgement: JudgementFacts) -> Iterat
     yield TotalKey(name, rubric, stratum=stratum, detail=judgement.reason), 1
     for reason, count in judgement.counts.skipped_events.items():
         yield TotalKey("skipped_events", rubric, stratum=stratum, detail=reason), count
+    stage = judgement.counts.stage
+    coin = 0 if stage.found == stage.judged else _coin(judgement.job_id)
     for measure, (trials, failures) in judgement.counts.measures.items():
         keys = _session_keys(rubric, measure, *labels)
-        yield from zip(keys, session_sums(decision.weight16, trials, failures), strict=True)
+        yield from zip(keys, session_sums(decision.weight16, trials, failures, stage, coin), strict=True)
     for score, values in judgement.counts.scores.items():
-        metric, _, criterion = score.partition(":")
+        metric, _, own = score.partition(":")
         for detail, value in histogram_sums(metric, values):
-            yield TotalKey(metric, rubric, criterion, *labels, detail), value
+            yield TotalKey(metric, rubric, own, *labels, detail), value
 
 
 def superseded_sums(rubric: str) -> Iterator[tuple[TotalKey, int]]:
@@ -164,10 +177,15 @@ def superseded_sums(rubric: str) -> Iterator[tuple[TotalKey, int]]:
     yield TotalKey("judgements_superseded", rubric), 1
 
 
-def session_sums(weight16: int, trials: int, failures: int) -> tuple[int, ...]:
-    """Give what one scored session adds to each of `SESSION_SUMS`. Raises `ValueError` past `MAX_ADDEND`."""
-    trials16 = weight16 * trials
-    failures16 = weight16 * failures
+def session_sums(weight16: int, trials: int, failures: int, stage: Stage = ALL, coin: int = 0) -> tuple[int, ...]:
+    """Give what one scored session adds to each of `SESSION_SUMS`. Raises `ValueError` past `MAX_ADDEND`.
+
+    Trials and failures stand for `stage.found / stage.judged` of their kind in the weighted sums. Where that is no
+    whole number of sixteenths, `coin` (uniform, below `COIN`) decides between the two next to it, so that the sums
+    stay whole and right on average. The raw counts are what the judge saw.
+    """
+    trials16 = _expanded(weight16 * trials, stage, coin)
+    failures16 = _expanded(weight16 * failures, stage, coin)
     if max(trials16 * trials16, weight16 * weight16) > MAX_ADDEND:
         raise ValueError(f"weight {weight16}/16 with {trials} trials is too large to be summed")
     return (
@@ -183,6 +201,17 @@ def session_sums(weight16: int, trials: int, failures: int) -> tuple[int, ...]:
         trials16 * failures16,
         failures16 * failures16,
     )
+
+
+def _expanded(sixteenths: int, stage: Stage, coin: int) -> int:
+    """Multiply by found / judged, rounded down after adding coin / COIN."""
+    return (sixteenths * stage.found * COIN + coin * stage.judged) // (stage.judged * COIN)
+
+
+def _coin(job_id: str) -> int:
+    """Draw the rounding of a job's sums: the same whenever it is counted, withdrawn or rebuilt."""
+    digest = hashlib.blake2b(job_id.encode(), digest_size=4, person=b"stage").digest()
+    return int.from_bytes(digest)
 
 
 def histogram_sums(metric: str, values: Iterable[float]) -> Iterator[tuple[str, int]]:
@@ -221,9 +250,9 @@ def _session_keys(
 
 
 def _check_scores(name: str, values: list[float]) -> None:
-    metric, _, criterion = name.partition(":")
+    metric, _, own = name.partition(":")
     known = CATALOGUE.get(metric)
-    if known is None or known.kind != "histogram" or bool(criterion) != ("criterion" in known.labels):
+    if known is None or known.kind != "histogram" or bool(own) == (known.labels == JUDGE_LABELS):
         raise ValueError(f"scores: no histogram {name!r} in the catalogue")
     if not all(math.isfinite(value) and 0 <= value <= MILLION for value in values):
         raise ValueError(f"scores: {name} has a value that isn't a number from 0 to {MILLION}")

@@ -55,6 +55,6 @@ def _judged_keys(
         for metric in SESSION_SUMS:
             yield TotalKey(metric, rubric, measure, judge, *labels)
     for score in counts.scores:
-        metric, _, criterion = score.partition(":")
+        metric, _, own = score.partition(":")
         for detail in (*map(bucket, CATALOGUE[metric].buckets), INF, SUM):
-            yield TotalKey(metric, rubric, criterion, judge, *labels, detail)
+            yield TotalKey(metric, rubric, own, judge, *labels, detail)

@@ -17,7 +17,7 @@ from monitor.events import EVENT_TYPES, EventDecoder
 from monitor.ingest import EventFile, parse_mapping
 from monitor.metrics import CATALOGUE
 from monitor.rubrics import RUBRICS
-from monitor.rubrics.correction import MEASURES
+from monitor.rubrics.correction.rubric import MEASURES
 from monitor.sampling.policy import default_policy, parse_policy
 from monitor.sampling.predicate import FIELDS, FUNCTIONS, Predicate
 from monitor.settings import Settings

@@ -41,6 +41,7 @@ class Politeness:
     name = "politeness"
     version = "1"
     mode = "turn"
+    sequential = False
     measures: tuple[str, ...] = ("rude",)
     scores: tuple[str, ...] = ()
 
@@ -51,6 +52,10 @@ class Politeness:
         return [
             Reply(window_id=f"T{turn.index}", text=turn.text) for turn in session.turns if turn.role == "assistant"
         ]
+
+    def carry(self, window: Any, earlier: Sequence[WindowResult]) -> Window:
+        reply: Reply = window
+        return reply
 
     def preflight(self, window: Any) -> Skipped | None:
         return None if window.text.strip() else Skipped(reason="no_response")

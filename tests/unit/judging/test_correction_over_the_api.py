@@ -9,7 +9,8 @@ from monitor.judgement import Judgement, Verdict
 from monitor.judging import prompt as prompts
 from monitor.judging.anthropic import AnthropicJudge
 from monitor.judging.drive import Driver, JobRun
-from monitor.judging.lexical import LexicalJudge, answer
+from monitor.judging.lexical import LexicalJudge
+from monitor.judging.lexical.correction import answer
 from monitor.judging.model import JudgeModel
 from monitor.rubrics import RUBRICS
 from monitor.session import Session, SessionContent, session_view

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,9 +15,11 @@ from monitor.judging.anthropic import AnthropicJudge
 from monitor.judging.breaker import Breaker, BreakerPolicy
 from monitor.judging.drive import Driver, JobRun, Postponed
 from monitor.judging.flow import MAX_TOKENS
+from monitor.judging.model import Completion
 from monitor.judging.retry import RetryPolicy
+from monitor.rubrics.base import Window, WindowResult
 from tests.services import messages_api as api
-from tests.unit.judging.politeness import POLITE, RUDE, Politeness, job, prompt, session
+from tests.unit.judging.politeness import POLITE, RUDE, Politeness, Reply, job, prompt, session
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -96,6 +99,29 @@ async def test_every_window_is_asked_about_in_order(server: api.MessagesApi, ben
     assert judged.started_at == judged.finished_at == 1_790_000_000_000
     assert bench.errors == [None, None]
     assert all(call.usage.input_tokens > 0 for call in bench.calls)
+
+
+class Carrying(Politeness):
+    """Each window is told how many windows before it were polite."""
+
+    sequential = True
+
+    def carry(self, window: Any, earlier: Sequence[WindowResult]) -> Window:
+        polite = sum(isinstance(item.result, Verdict) and item.result.data["polite"] for item in earlier)
+        told: Reply = msgspec.structs.replace(window, text=f"{window.text} ({polite} polite before)")
+        return told
+
+
+async def test_a_window_carries_what_the_ones_before_it_found() -> None:
+    of = session("Gladly", "No", "Gladly")
+    run = JobRun(job(of), of, Carrying(), prompt())
+    shown = []
+    for answer in (POLITE, RUDE, POLITE):
+        assert run.request is not None
+        shown.append(run.request.messages[-1].text)
+        run.answer(Completion(text=answer))
+    assert ["(0 polite" in shown[0], "(1 polite" in shown[1], "(1 polite" in shown[2]] == [True] * 3
+    assert run.request is None
 
 
 async def test_nothing_to_ask_makes_no_call(server: api.MessagesApi, bench: Bench) -> None:

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from monitor.errors import JudgeFatal
 from monitor.judgement import Skipped, Verdict
 from monitor.judging.flow import judge_flow
-from monitor.judging.lexical import LexicalJudge, answer
+from monitor.judging.lexical import LexicalJudge
+from monitor.judging.lexical.correction import answer
 from monitor.judging.model import JudgeRequest
 from monitor.judging.prompt import load
 from monitor.session import Session

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from monitor.events import Correction, Passage
 from monitor.rubrics.correction import CorrectionRubric
-from monitor.rubrics.correction_window import CorrectionWindow
+from monitor.rubrics.correction.window import CorrectionWindow
 from monitor.session import Session, SessionAttributes, SessionTurn
 
 Said = tuple[str, str]

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import InvalidVerdict
-from monitor.judgement import Outcomes, Skipped, Tally, Unscored, Verdict
+from monitor.judgement import Outcomes, Skipped, Stage, Tally, Unscored, Verdict
 from monitor.rubrics import RUBRICS
 from monitor.rubrics.base import WindowResult
-from monitor.rubrics.correction import MEASURES, NO_CORRECTION
-from monitor.rubrics.correction_answer import CORRECTION_TYPES, CRITERIA, FAILURE_MODES
+from monitor.rubrics.correction.answer import CORRECTION_TYPES, CRITERIA, FAILURE_MODES
+from monitor.rubrics.correction.rubric import MEASURES, NO_CORRECTION
 from tests.unit.rubrics.build import RUBRIC, SEATS, chat, corrected, kept, reverted, seats
 
 
@@ -297,7 +297,7 @@ def test_session_aggregates() -> None:
     }
 
 
-def test_the_second_stage_probability_is_recorded() -> None:
+def test_the_second_stage_is_recorded_and_goes_into_the_outcomes() -> None:
     said = [("u", "Count."), ("a", "1")]
     for index in range(20):
         said += [("u", f"No, I meant {index + 10}."), ("a", f"Sorry, {index + 10}.")]
@@ -309,6 +309,8 @@ def test_the_second_stage_probability_is_recorded() -> None:
     assert isinstance(verdict, Verdict)
     assert verdict.data["sampling"] == {"events": 20, "sampled_events": 8, "probability": 0.4}
     assert verdict.data["session"]["correction_count"] == 20
+    assert RUBRIC.outcomes(verdict).stage == Stage(found=20, judged=8)
+    assert RUBRIC.outcomes(RUBRIC.merge(chat(("u", "Hello."), ("a", "Hello.")), [])).stage == Stage()
 
 
 def test_outcomes_count_events_scores_and_skipped_ones() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 
 from monitor.rubrics.correction import CorrectionRubric
-from monitor.rubrics.correction_events import events, sample
-from monitor.rubrics.correction_window import CorrectionWindow, change
+from monitor.rubrics.correction.events import events, sample
+from monitor.rubrics.correction.window import CorrectionWindow, change
 from monitor.session import Session
 from tests.unit.rubrics.build import RUBRIC, SEATS, chat, corrected, seats, sessions
 

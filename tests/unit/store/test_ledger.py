@@ -6,10 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.judgement import Outcomes, Tally, Unscored
+from monitor.judgement import Outcomes, Stage, Tally, Unscored
 from monitor.metrics import CATALOGUE
 from monitor.store import TotalKey
-from monitor.store.ledger import MAX_ADDEND, SESSION_SUMS, add, counts_of, histogram_sums, moved, session_sums
+from monitor.store.ledger import (
+    COIN,
+    MAX_ADDEND,
+    SESSION_SUMS,
+    add,
+    counts_of,
+    histogram_sums,
+    moved,
+    session_sums,
+)
 from tests.unit.store.builders import judgement
 
 
@@ -29,6 +38,43 @@ def test_sums_are_exact_in_sixteenths(weight16: int, tally: tuple[int, int]) -> 
     assert Fraction(got["weight2_trials2"], 256) == (w * t) ** 2
     assert Fraction(got["weight2_trials_failures"], 256) == w**2 * t * f
     assert Fraction(got["weight2_failures2"], 256) == (w * f) ** 2
+
+
+STAGES = st.integers(1, 12).flatmap(
+    lambda judged: st.builds(Stage, judged=st.just(judged), found=st.integers(judged, 40))
+)
+
+
+@given(st.integers(16, 2**14), st.integers(0, 12), st.integers(0, 12), STAGES, st.integers(0, COIN - 1))
+def test_a_second_stage_is_multiplied_in(weight16: int, trials: int, failed: int, stage: Stage, coin: int) -> None:
+    failures = min(failed, trials)
+    got = dict(zip(SESSION_SUMS, session_sums(weight16, trials, failures, stage, coin), strict=True))
+    factor = Fraction(stage.found, stage.judged)
+
+    assert (got["judged_trials"], got["judged_failures"]) == (trials, failures)
+    assert got["weighted_sessions"] == weight16
+    assert abs(got["weighted_trials"] - weight16 * trials * factor) < 1
+    assert abs(got["weighted_failures"] - weight16 * failures * factor) < 1
+    assert got["weighted_failures"] <= got["weighted_trials"]
+    assert got["weight2_trials2"] == got["weighted_trials"] ** 2
+    if stage.found == stage.judged:
+        assert got["weighted_trials"] == weight16 * trials
+
+
+@given(st.integers(16, 320), st.integers(1, 6), STAGES)
+def test_rounding_a_second_stage_is_right_on_average(weight16: int, trials: int, stage: Stage) -> None:
+    # Over all values of a coin with as many sides as the fraction has parts, the mean is exact.
+    sums = [
+        session_sums(weight16, trials, 0, stage, side * COIN // stage.judged + 1)[4]
+        for side in range(stage.judged)
+    ]
+    assert Fraction(sum(sums), stage.judged) == weight16 * trials * Fraction(stage.found, stage.judged)
+
+
+def test_more_judged_than_found_is_refused() -> None:
+    tallied = Outcomes(measures={"reverted": Tally(trials=1, failures=1)}, stage=Stage(found=1, judged=2))
+    with pytest.raises(ValueError, match="2 judged of 1 found"):
+        counts_of(judgement(outcomes=tallied), ("reverted",))
 
 
 def test_every_sum_is_a_counter_of_the_catalogue() -> None:

@@ -10,10 +10,8 @@ against the window, and code computes the rest:
     regression_detected = a reversion turn is present
     over_corrected = an over-correction is described
 
-At most `max_events` events of a session are judged, a simple random sample drawn by a deterministic coin. Totals
-are whole numbers, so tallies count the judged events as they are; `data["sampling"]` keeps the pair
-`events`/`sampled_events` and the second-stage `probability`. A session with more events thus weighs as one with
-`max_events`; rates inside a session are unbiased.
+At most `max_events` events of a session are judged, a simple random sample drawn by a deterministic coin. The
+outcomes carry that second stage (`found` and `judged` events), and the store multiplies its probability in.
 
 Persistence is judged to the end of what is seen. When fewer than `replies` replies were there, the event is
 `persistence_unobserved`, counted in `data["session"]`.
@@ -25,13 +23,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from monitor.judgement import Outcomes, Result, Skipped, Tally, Unscored, Verdict
-from monitor.rubrics import correction_answer as answer
-from monitor.rubrics import correction_events
+from monitor.judgement import Outcomes, Result, Skipped, Stage, Tally, Unscored, Verdict
 from monitor.rubrics.base import Fields, WindowResult
-from monitor.rubrics.correction_answer import CRITERIA
-from monitor.rubrics.correction_events import Reading
-from monitor.rubrics.correction_window import CorrectionWindow, window
+from monitor.rubrics.correction import answer, events
+from monitor.rubrics.correction.answer import CRITERIA
+from monitor.rubrics.correction.events import Reading
+from monitor.rubrics.correction.window import CorrectionWindow, window
 from monitor.session import Session
 
 MEASURES: Final = ("reverted", "ignored", "partial", "contradicted", "over_corrected", "misaligned")
@@ -62,6 +59,7 @@ class CorrectionRubric:
         self.name = "correction"
         self.version = "1"
         self.mode = "event"
+        self.sequential = False
         self.measures: tuple[str, ...] = MEASURES
         self.scores: tuple[str, ...] = SCORES
         self.replies = replies
@@ -76,10 +74,15 @@ class CorrectionRubric:
 
     def windows(self, session: Session) -> tuple[CorrectionWindow, ...]:
         """Give one window an event, for at most `max_events` of them."""
-        found = correction_events.events(session)
+        found = events.events(session)
         chat = Reading(session)
-        picked = correction_events.sample(session, found, self.max_events)
+        picked = events.sample(session, found, self.max_events)
         return tuple(window(chat, found, event, self.replies) for event in picked)
+
+    def carry(self, window: CorrectionWindow, earlier: Sequence[WindowResult]) -> CorrectionWindow:
+        """Give the window itself: events are judged each on its own."""
+        del earlier
+        return window
 
     def preflight(self, window: CorrectionWindow) -> Skipped | None:
         """Skip events that don't line up with their turns, or whose replies can't be seen."""
@@ -123,24 +126,30 @@ class CorrectionRubric:
             for item in results
             if isinstance(item.result, Skipped)
         ]
-        events = len(correction_events.events(session))
+        count = len(events.events(session))
         data = {
             "events": scored,
             "skipped": skipped,
-            "sampling": _sampling(events, len(results)),
-            "session": _aggregates(session, scored, events),
+            "sampling": _sampling(count, len(results)),
+            "session": _aggregates(session, scored, count),
             "review": self._review(session, scored),
         }
-        return Verdict(data=data, note=_note(events, scored, skipped))
+        return Verdict(data=data, note=_note(count, scored, skipped))
 
     def outcomes(self, result: Result) -> Outcomes:
         """Give trials (events) and failures of each measure, and the scores; nothing without a verdict."""
         if not isinstance(result, Verdict):
             return Outcomes()
-        events: list[dict[str, Any]] = result.data["events"]
+        scored: list[dict[str, Any]] = result.data["events"]
         reasons = Counter(str(item["reason"]) for item in result.data["skipped"])
+        sampling = result.data["sampling"]
         return Outcomes(
-            measures=_tallies(events, reasons["misaligned"]), scores=_scores(events), skipped_events=dict(reasons)
+            measures=_tallies(scored, reasons["misaligned"]),
+            scores=_scores(scored),
+            skipped_events=dict(reasons),
+            stage=Stage(found=sampling["events"], judged=sampling["sampled_events"])
+            if sampling["events"]
+            else Stage(),
         )
 
     def _event(self, data: dict[str, Any], window: CorrectionWindow) -> dict[str, Any]:

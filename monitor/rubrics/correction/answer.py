@@ -13,7 +13,7 @@ import msgspec
 
 from monitor.judgement import Skipped
 from monitor.rubrics.answers import contains, decode, refuse
-from monitor.rubrics.correction_window import CorrectionWindow
+from monitor.rubrics.correction.window import CorrectionWindow
 
 CorrectionType: TypeAlias = Literal[
     "factual_correction", "preference_change", "constraint_update", "retraction", "instruction_override"

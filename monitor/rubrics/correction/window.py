@@ -15,7 +15,7 @@ import msgspec
 from monitor.judgement import Skipped
 from monitor.rubrics.answers import plain
 from monitor.rubrics.change import Part, read
-from monitor.rubrics.correction_events import CorrectionEvent, Reading, changed
+from monitor.rubrics.correction.events import CorrectionEvent, Reading, changed
 from monitor.session import SessionTurn
 from monitor.values import names
 

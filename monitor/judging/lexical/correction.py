@@ -1,8 +1,7 @@
-"""The offline judge: string rules over a correction's window, answering in the same JSON as a language model.
+"""String rules over a correction's window.
 
-It costs nothing, is deterministic, and goes through the same parser and audit as any other judge. It sees wording
-only: whether replies name the new value or the old one, dispute the correction, or change another detail. It can't
-tell a paraphrase from a silence, so a correction whose values no reply mentions counts as taken.
+They see wording only: whether replies name the new value or the old one, dispute the correction, or change another
+detail. They can't tell a paraphrase from a silence: a correction whose values no reply mentions counts as taken.
 """
 
 from __future__ import annotations
@@ -12,34 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
-from monitor.errors import JudgeFatal
-from monitor.judging import wording
-from monitor.judging.model import Completion, JudgeRequest
+from monitor.judging.lexical import wording
 from monitor.rubrics.answers import plain
 from monitor.rubrics.change import Part, Text, read, rivals, swaps
-from monitor.rubrics.correction_window import CorrectionWindow, change
+from monitor.rubrics.correction.window import CorrectionWindow, change
 from monitor.session import SessionTurn
 from monitor.slots import distinct
 from monitor.values import Token, Value, holds, names
-
-
-class LexicalJudge:
-    """A `JudgeModel` without a model. It answers for the correction rubric."""
-
-    def __init__(self) -> None:
-        self.name = "lexical"
-        self.provider = "lexical"
-        self.model = "lexical-1"
-
-    async def complete(self, request: JudgeRequest, *, timeout: float) -> Completion:  # noqa: ASYNC109 - the seam's
-        """Answer at once. Raises `JudgeFatal` (`invalid_request`) for a rubric that it has no rules for."""
-        del timeout
-        if not isinstance(request.window, CorrectionWindow):
-            raise JudgeFatal("invalid_request", f"the lexical judge has no rules for the rubric {request.rubric}")
-        return Completion(text=msgspec.json.encode(answer(request.window)).decode())
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
 
 
 class _Reply(msgspec.Struct, kw_only=True, frozen=True):
