@@ -2,11 +2,12 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help install demo test check format bench clean
+.PHONY: help install demo test mutations check format bench clean
 
 help:
 	@echo "make demo    the whole pipeline on live traffic, with an embedded broker"
 	@echo "make test    everything the tests need, and the tests"
+	@echo "make mutations  each rule switched off, and a test that has to notice"
 	@echo "make check   ruff, mypy --strict, import-linter"
 	@echo "make bench   the benchmarks"
 	@echo "make clean   remove what these targets made"
@@ -25,6 +26,9 @@ demo: install
 test: install
 	$(BIN)/python -m tests.services.install
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+mutations: install
+	$(BIN)/python -m tests.mutations
 
 check: install
 	$(BIN)/ruff check .

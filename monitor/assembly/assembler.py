@@ -140,6 +140,7 @@ class SessionAssembler:
             self._remember(key, closed)
         closed.first = min(closed.first, span.first)
         closed.last = max(closed.last, span.last)
+        closed.closed_at = max(closed.closed_at, span.closed_at)
         closed.event_ids.update(item.event_id for item in ids)
         closed.turn_ids.update(item.turn_id for item in ids if item.type == "turn" and item.turn_id)
         # A stopped worker's copies may lie between another's; who is the latest must not depend on that.
@@ -245,6 +246,10 @@ class SessionAssembler:
     def _forget(self, now: int) -> None:
         while self._memory and self._memory[0][0] < now:
             _, _, key, closed = heapq.heappop(self._memory)
+            until = closed.closed_at + self._policy.memory
+            if until >= now:  # another copy was read back, which closed later
+                heapq.heappush(self._memory, (until, next(self._tie), key, closed))
+                continue
             kept = [other for other in self._closed[key] if other is not closed]
             if kept:
                 self._closed[key] = kept
@@ -252,9 +257,9 @@ class SessionAssembler:
                 del self._closed[key]
 
     def _needed(self, closed: ClosedSegment, committed: SafePosition) -> bool:
-        # Remembered at the time of the position, not now: the replay starts with that stream time.
-        forgotten_at = closed.closed_at + self._policy.memory
-        return closed.last >= committed.offset or forgotten_at >= (committed.stream_time or 0)
+        # Remembered at the time of the position, not now: the replay starts with that stream time. A segment that
+        # reaches behind the position closed no earlier than that, so it is among them.
+        return closed.closed_at + self._policy.memory >= (committed.stream_time or 0)
 
     # -- applying ------------------------------------------------------------------------------------------
 

@@ -210,6 +210,34 @@ def test_a5_copies_of_a_segment_count_as_their_union() -> None:
         assert again(turn("a1", START, "a"), tick(START + 20), turn("a2", START + 30, "a")) == []
         assert again.assembler.open_sessions == 0
         assert addenda(again(feedback("f", START + 40, "turn-a2", "a"))) == [("a1", 3)]
+        assert kinds_of(again(turn("a2", START + 40, "a"), turn("a1", START + 40, "a"))) == ["Duplicate"] * 2
+
+
+def test_a5_the_union_of_copies_begins_with_the_first_of_them() -> None:
+    # With the longer grace the feedback waited for its turn; with the shorter one it was an orphan.
+    events = (tick(START), feedback("f", START, None, "a"), turn("a1", START + 50, "a"), end("z", START + 50, "a"))
+    spans = []
+    for grace in (60, 40):
+        feed = Feed(msgspec.structs.replace(POLICY, grace=grace))
+        feed(*events)
+        spans.append(written(feed.assembler, feed(tick(START + 200)), 0))
+    assert [copy.span.first for copy in spans] == [1, 2]
+    for copies in (spans, spans[::-1]):
+        again = restarted(SafePosition(0, None), *copies)
+        assert again(*events) == []
+        assert again.assembler.open_sessions == 0
+
+
+def test_a5_a_union_is_remembered_as_long_as_the_copy_that_closed_last() -> None:
+    # Forgotten by the clock of the copy that a shorter gap closed early, a2 would open a twin.
+    long = Feed(msgspec.structs.replace(POLICY, gap=3_000))
+    short = Feed(msgspec.structs.replace(POLICY, gap=10))
+    events = (turn("a1", START, "a"), tick(START + 20), turn("a2", START + 2_500, "a"))
+    early, late = (finished(feed(*events, tick(START + 5_501)))[0].record for feed in (short, long))
+    for copies in ((early, late), (late, early)):
+        again = restarted(SafePosition(0, None), *copies)
+        assert again(*events) == []
+        assert again.assembler.open_sessions == 0
 
 
 def test_a5_segments_of_one_id_far_apart_are_no_copies() -> None:
