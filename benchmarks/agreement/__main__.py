@@ -1,0 +1,124 @@
+"""Measure a judge against people: every labelled set in a folder, with intervals and trivial baselines.
+
+    python -m benchmarks.agreement --data FOLDER [--judge lexical] [--sets NAME ...] [--json]
+
+`--judge` takes what `judge.model` takes; keys come from the environment as for the product. `--answers FILE` reads
+judgements instead, as `backslide judge import` writes them; `--write-sessions FOLDER` writes the sessions that the
+sets put to the judge, for `backslide judge export`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks.agreement import correction
+from benchmarks.agreement.rows import Row, read, row
+from benchmarks.agreement.sets import LabelledSet, Record, goals, measured
+from monitor.agreement import Estimate
+from monitor.config import load
+from monitor.judgement import Judgement, decode_judgement
+from monitor.judging.open import open_judge
+from monitor.offline_judge import OfflineJudge
+from monitor.rubrics import configured
+from monitor.settings import Settings
+
+SETS: tuple[LabelledSet, ...] = (*correction.SETS,)
+Result = dict[str, Any]
+
+
+def main() -> None:
+    """Measure, print, and say which goals are missed."""
+    options = _options()
+    chosen = [labelled for labelled in SETS if not options.sets or labelled.name in options.sets]
+    found = {labelled.name: labelled for labelled in chosen if (options.data / labelled.file).exists()}
+    for labelled in chosen:
+        if labelled.name not in found:
+            print(f"{labelled.name}: {options.data / labelled.file} isn't there, left out", file=sys.stderr)
+    records = {name: labelled.prepare(read(options.data / labelled.file)) for name, labelled in found.items()}
+    if options.write_sessions:
+        _write(options.write_sessions, records)
+        return
+    results = asyncio.run(_measure(options, found, records))
+    print(json.dumps(results, default=msgspec.to_builtins, indent=None if options.json else 2))
+    _tell_missed(results, found.values())
+
+
+async def _measure(
+    options: argparse.Namespace, sets: Mapping[str, LabelledSet], records: Mapping[str, list[Record]]
+) -> Result:
+    results: Result = {}
+    settings = load(overrides={"judge.model": options.judge})
+    answers = _answers(options.answers) if options.answers else None
+    for name, labelled in sets.items():
+        rows = [row(record, line) for line, record in enumerate(records[name])]
+        judgements = (
+            [answers.get((labelled.rubric, item.session.session_id)) for item in rows]
+            if answers is not None
+            else await _judge(settings, labelled.rubric, rows)
+        )
+        units = [
+            unit
+            for item, judgement in zip(rows, judgements, strict=True)
+            if judgement is not None
+            for unit in labelled.units(item, judgement)
+        ]
+        results[name] = {"n": len(units), **measured(labelled.figures, units, options.resamples)}
+    return results
+
+
+async def _judge(settings: Settings, rubric: str, rows: Sequence[Row]) -> list[Judgement | None]:
+    model = open_judge(settings.judge)
+    judge = OfflineJudge(model, configured(settings.rubrics), settings.judge)
+    room = asyncio.Semaphore(settings.judge.concurrency)
+
+    async def answer(item: Row) -> Judgement:
+        async with room:
+            return await judge.judge(item.job(rubric), 0)
+
+    try:
+        return list(await asyncio.gather(*(answer(item) for item in rows)))
+    finally:
+        await model.aclose()
+
+
+def _answers(path: Path) -> dict[tuple[str, str], Judgement]:
+    judgements = [decode_judgement(line) for line in path.read_bytes().splitlines() if line.strip()]
+    return {(judgement.rubric, judgement.session_id): judgement for judgement in judgements}
+
+
+def _write(folder: Path, records: Mapping[str, list[Record]]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, sessions in records.items():
+        lines = "".join(json.dumps(session) + "\n" for session in sessions)
+        (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+
+
+def _tell_missed(results: Result, sets: Iterable[LabelledSet]) -> None:
+    for (name, figure), goal in goals(sets).items():
+        value: Estimate = results[name][figure]
+        if value.value is None or value.value < goal:
+            print(f"{name}: {figure} is {value.value}, the goal is {goal}", file=sys.stderr)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with the labelled sets")
+    parser.add_argument("--judge", default="lexical", help="as judge.model")
+    parser.add_argument("--sets", nargs="*", choices=[labelled.name for labelled in SETS], help="only these")
+    parser.add_argument("--answers", type=Path, help="judgements, one a line, instead of asking a judge")
+    parser.add_argument("--write-sessions", type=Path, help="write the sessions to this folder, and end")
+    parser.add_argument("--resamples", type=int, default=1_000, help="of the bootstrap")
+    parser.add_argument("--json", action="store_true", help="one line of JSON")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

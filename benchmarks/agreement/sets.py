@@ -1,0 +1,82 @@
+"""What a labelled set is: where its sessions come from, which rubric judges them, what is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from benchmarks.agreement.rows import Row
+from monitor.agreement import Estimate, bootstrap
+from monitor.judgement import Judgement
+
+Record: TypeAlias = dict[str, Any]
+Compare: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], float | None]
+
+
+class Unit(msgspec.Struct, kw_only=True, frozen=True):
+    """One comparison: what is true, what the judge said, and what a trivial rule would have said.
+
+    `source` is the dialogue that a row was made of; units of one source are resampled together. `kind` tells units
+    of different figures apart.
+    """
+
+    kind: str
+    source: str
+    truth: Any
+    said: Any
+    trivial: Any = None
+
+
+class Figure(msgspec.Struct, kw_only=True, frozen=True):
+    """One figure of a set: `compare(truth, said)` over the units of a kind.
+
+    With `trivial` it is also computed for the trivial rule on the same units, as `baseline_<name>`.
+    """
+
+    name: str
+    kind: str
+    compare: Compare
+    goal: float | None = None
+    trivial: bool = False
+
+
+class LabelledSet(msgspec.Struct, kw_only=True, frozen=True):
+    """A set. `name` is its file's stem, `prepare` makes the sessions to judge of the file's records."""
+
+    name: str
+    file: str
+    rubric: str
+    units: Callable[[Row, Judgement], Iterable[Unit]]
+    figures: tuple[Figure, ...]
+    prepare: Callable[[list[Record]], list[Record]] = list
+
+
+def measured(figures: Sequence[Figure], units: Sequence[Unit], resamples: int) -> dict[str, Estimate]:
+    """Compute a set's figures, with intervals by source dialogue."""
+    found: dict[str, Estimate] = {}
+    for figure in figures:
+        of_kind = [unit for unit in units if unit.kind == figure.kind]
+        found[figure.name] = _estimate(of_kind, figure.compare, lambda unit: unit.said, resamples)
+        if figure.trivial:
+            trivial = _estimate(of_kind, figure.compare, lambda unit: unit.trivial, resamples)
+            found[f"baseline_{figure.name}"] = trivial
+    return found
+
+
+def goals(sets: Iterable[LabelledSet]) -> Mapping[tuple[str, str], float]:
+    """Give the goals of sets, by set and figure."""
+    return {
+        (labelled.name, figure.name): figure.goal
+        for labelled in sets
+        for figure in labelled.figures
+        if figure.goal is not None
+    }
+
+
+def _estimate(units: Sequence[Unit], compare: Compare, said: Callable[[Unit], Any], resamples: int) -> Estimate:
+    def figure(drawn: Sequence[Unit]) -> float | None:
+        return compare([unit.truth for unit in drawn], [said(unit) for unit in drawn])
+
+    return bootstrap(units, lambda unit: unit.source, figure, resamples=resamples)

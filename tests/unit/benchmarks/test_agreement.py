@@ -1,0 +1,71 @@
+"""The agreement benchmark on sets of our own in the public sets' formats: it runs, and its figures are the rows'."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+def turns(name: str, *said: str) -> list[dict[str, Any]]:
+    return [
+        {"turn_index": n, "turn_id": f"{name}-t{n}", "role": ("user", "assistant")[n % 2], "text": text}
+        for n, text in enumerate(said)
+    ]
+
+
+def corrected(name: str, mode: str, *replies: str) -> dict[str, Any]:
+    said = (
+        "Hold a table for three people.",
+        "Please confirm: a table for three people.",
+        "No, make it for five people.",
+        *[part for reply in replies for part in (reply, "And is there parking?")],
+    )
+    event = {"user_turn_index": 2, "failure_mode": mode, "over_corrected": False}
+    return {
+        "session_id": name,
+        "turns": turns(name, *said),
+        "human": {"tier": "by_construction", "correction_events": [event]},
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    sessions = [
+        corrected("own-a-2-none", "none", "All right, five people.", "Yes. Five people it is."),
+        corrected("own-b-2-ignored", "ignored", "A table for three people is held."),
+        corrected("own-c-2-mislabelled", "contradicted", "All right, five people."),
+    ]
+    (tmp_path / "sgd_corrections.jsonl").write_text("".join(json.dumps(item) + "\n" for item in sessions))
+    return tmp_path
+
+
+def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks.agreement", "--data", str(folder), "--resamples", "20", *options]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
+
+
+def test_it_prints_each_figure_with_its_interval(folder: Path) -> None:
+    done = run(folder, "--json", "--sets", "sgd_corrections")
+    figures = json.loads(done.stdout)["sgd_corrections"]
+    assert figures["failure_mode_accuracy"]["value"] == pytest.approx(2 / 3)
+    assert set(figures["failure_mode_accuracy"]) == {"value", "low", "high"}
+    assert "failure_mode_macro_f1 is" in done.stderr
+
+
+def test_a_set_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done = run(tmp_path, "--json")
+    assert json.loads(done.stdout) == {}
+    assert "sgd_corrections.jsonl isn't there" in done.stderr
+
+
+def test_the_sessions_can_be_written_for_another_judge(folder: Path, tmp_path: Path) -> None:
+    run(folder, "--write-sessions", str(tmp_path / "out"))
+    (first, *_) = (tmp_path / "out" / "sgd_corrections.jsonl").read_text().splitlines()
+    assert json.loads(first)["corrections"] == [{"turn_id": "own-a-2-none-t2"}]
