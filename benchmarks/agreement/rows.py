@@ -57,17 +57,9 @@ def row(record: Mapping[str, Any], line: int = 0) -> Row:
 
 def _corrections(record: Mapping[str, Any]) -> list[bytes]:
     """Encode the correction events that a set gives with its sessions, each with the id of its turn."""
-    session_id = record["session_id"]
+    shared = {"type": "correction", "session_id": record["session_id"], "ts": 0}
     return [
-        json.dumps(
-            {
-                "type": "correction",
-                "event_id": f"{session_id}-c{place}",
-                "session_id": session_id,
-                "ts": 0,
-                **event,
-            }
-        ).encode()
+        json.dumps(shared | {"event_id": f"{record['session_id']}-c{place}"} | event).encode()
         for place, event in enumerate(record.get("corrections", ()))
     ]
 

@@ -1,4 +1,4 @@
-"""The agreement benchmark on sets of our own in the public sets' formats: it runs, and its figures are the rows'."""
+"""The agreement benchmark on our own sessions in the sets' formats: its figures are those of the rows."""
 
 from __future__ import annotations
 
