@@ -250,6 +250,17 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _rows_outlive_the_log(self) -> Settings:
+        # R5: what is older than the rows that went is left out, so nothing that old may still wait to be recorded.
+        hours = 3 * (self.topics.events_retention_h + self.assembly.max_age_s / 3600)
+        if self.store.verdict_retention_d * 24 < hours:
+            raise ValueError(
+                f"store.verdict_retention_d = {self.store.verdict_retention_d:g} is too short: a session may wait "
+                f"in three topics, each for topics.events_retention_h; allowed is at least {hours / 24:.1f}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _salt_in_production(self) -> Settings:
         if self.production and self.sampling.salt is None:
             raise ValueError(

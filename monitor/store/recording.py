@@ -16,7 +16,9 @@ from sqlalchemy import Connection, Table, bindparam, select, tuple_, update
 
 from monitor.decision import PolicyLoaded
 from monitor.session import Addendum
+from monitor.store import locks
 from monitor.store.ledger import Sums, TotalKey
+from monitor.store.retention import pruned_before
 from monitor.store.rows import (
     Prepared,
     Row,
@@ -35,7 +37,6 @@ from monitor.store.tables import (
     FAILURES,
     JOBS,
     JUDGEMENTS,
-    META,
     POLICIES,
     SESSIONS,
 )
@@ -80,6 +81,7 @@ class Batch:
         self._known_standings: dict[str, str] = {}
         self._prints: dict[str, dict[str, frozenset[bytes]]] = {}
         self._forgotten: frozenset[str] = frozenset()
+        self._pruned_before = 0
         self._new_decisions: list[tuple[int, Row]] = []
         self._new_judgements: list[tuple[int, Row]] = []
         self.sums: Sums = {}
@@ -100,9 +102,7 @@ class Batch:
         return self.report
 
     def _lock(self) -> None:
-        # Shared: a rebuild takes this row for itself and so has the totals to itself.
-        generation = select(META.c.value).where(META.c.name == "generation")
-        self._connection.execute(generation.with_for_update(read=True))
+        locks.share(self._connection)
         keys = sorted({item.session_key for item in self._items if item.session_key})
         if not keys:
             return
@@ -114,6 +114,7 @@ class Batch:
             .with_for_update()
         )
         self._forgotten = frozenset(row.session_key for row in locked if row.forgotten_at is not None)
+        self._pruned_before = pruned_before(self._connection)
 
     def _load(self) -> None:
         keys = sorted({item.segment_key for item in self._items if item.decision or item.judgement})
@@ -165,7 +166,7 @@ class Batch:
 
     def _decide(self, item: Prepared) -> None:
         facts, segment = item.decision, self._segments[item.segment_key]
-        if facts is None or segment.decision is not None:
+        if facts is None or segment.decision is not None or self._is_pruned(item.row["closed_at"]):
             self.report.duplicates += 1
             return
         mine = fingerprints(item.row["fingerprints"])
@@ -179,9 +180,10 @@ class Batch:
         self.report.overlaps += facts.overlap
 
     def _judge(self, item: Prepared) -> None:
-        facts = item.judgement
+        facts, segment = item.judgement, self._segments[item.segment_key]
+        pruned = segment.decision is None and self._is_pruned(item.row["finished_at"])
         # A copy, since a batch that is run again must start from an unsettled judgement.
-        if facts is None or not self._segments[item.segment_key].judge(facts := msgspec.structs.replace(facts)):
+        if facts is None or pruned or not segment.judge(facts := msgspec.structs.replace(facts)):
             self.report.duplicates += 1
             return
         forgotten = {"body": None} if item.session_key in self._forgotten else {}
@@ -189,6 +191,10 @@ class Batch:
         failed = (measure for measure, (_, failures) in facts.counts.measures.items() if failures)
         self._new_failures.extend({"digest": facts.digest, "measure": measure} for measure in failed)
         self.report.judgements += 1
+
+    def _is_pruned(self, time: int) -> bool:
+        """Say whether a record that isn't stored was, and has gone with its time (R5)."""
+        return time < self._pruned_before
 
     def _write(self) -> None:
         self._insert(DECISIONS, [row for _, row in sorted(self._new_decisions, key=_position)])

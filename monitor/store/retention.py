@@ -2,16 +2,17 @@
 
 Text goes first and leaves a numeric row behind, a tombstone: it keeps a redelivered record out.
 Rows go last; what they had added moves to the `pruned` baseline in the same transaction, so a rebuild still gives
-the same totals.
+the same totals. The time before which rows have gone is kept: a record from before it isn't taken for a new one.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, Engine, Table, delete, func, select, update
+from sqlalchemy import Connection, Engine, Select, Table, delete, func, select, update
 
+from monitor.store import locks
 from monitor.store.connect import writing
 from monitor.store.ledger import Sums, add
 from monitor.store.rows import clean, session_key
@@ -22,6 +23,7 @@ from monitor.store.totals import sums_of
 
 _TEXT: Final = ((DECISIONS, "content"), (JUDGEMENTS, "body"), (ADDENDA, "event"))
 _CHUNK: Final = 500
+_PRUNED_BEFORE: Final = "pruned_before"
 
 
 class Expired(msgspec.Struct, kw_only=True, frozen=True):
@@ -33,6 +35,7 @@ class Expired(msgspec.Struct, kw_only=True, frozen=True):
 
 def forget(connection: Connection, tenant: str, session_id: str, now: int) -> bool:
     """Remove a session's text and remember to store none again; its ids and numbers stay."""
+    locks.share(connection)
     names = clean(tenant), clean(session_id)
     known = select(DECISIONS.c.session_key).where(
         DECISIONS.c.tenant == names[0], DECISIONS.c.session_id == names[1]
@@ -59,6 +62,7 @@ def expire(engine: Engine, text_before: int, rows_before: int) -> Expired:
     segments = 0
     while gone := _prune(engine, rows_before):
         segments += gone
+    _prune_undecided(engine, rows_before)
     return Expired(texts=texts, segments=segments)
 
 
@@ -70,23 +74,54 @@ def _expire_text(engine: Engine, table: Table, column: str, before: int) -> int:
 
 def _prune(engine: Engine, before: int) -> int:
     with writing(engine) as connection:
-        connection.execute(select(META.c.value).where(META.c.name == "generation").with_for_update(read=True))
-        waiting = select(JOBS.c.segment_key).where(
-            JOBS.c.segment_key == DECISIONS.c.segment_key, JOBS.c.state == PENDING
-        )
-        old = select(DECISIONS.c.segment_key, DECISIONS.c.session_key)
-        old = old.where(DECISIONS.c.recorded_at < before, ~waiting.exists()).order_by(DECISIONS.c.id).limit(_CHUNK)
-        found = connection.execute(old).all()
+        locks.own(connection)
+        found = connection.execute(_old(before)).all()
         if not found:
             return 0
-        sessions = sorted({row.session_key for row in found})
-        _lock(connection, sessions)
         keys = [row.segment_key for row in found]
         sums: Sums = {}
         add(sums, sums_of(connection, keys))
-        _delete(connection, keys, sessions)
+        _delete(connection, keys, sorted({row.session_key for row in found}))
+        _remember(connection, before)
         add_totals(connection, sums, PRUNED)
         return len(keys)
+
+
+def _old(before: int) -> Select[Any]:
+    """Choose decided segments of which everything is old, by its own time too: `pruned_before` goes by that."""
+    same = JOBS.c.segment_key == DECISIONS.c.segment_key
+    waiting = select(JOBS.c.segment_key).where(same, JOBS.c.state == PENDING)
+    same = JUDGEMENTS.c.segment_key == DECISIONS.c.segment_key
+    newer = select(JUDGEMENTS.c.segment_key).where(same, JUDGEMENTS.c.finished_at >= before)
+    old = DECISIONS.c.recorded_at < before, DECISIONS.c.closed_at < before, ~waiting.exists(), ~newer.exists()
+    columns = DECISIONS.c.segment_key, DECISIONS.c.session_key
+    return select(*columns).where(*old).order_by(DECISIONS.c.id).limit(_CHUNK)
+
+
+def _prune_undecided(engine: Engine, before: int) -> None:
+    """Remove judgements and late events whose decision never came; they count nowhere."""
+    with writing(engine) as connection:
+        locks.own(connection)
+        for table in (JUDGEMENTS, ADDENDA):
+            decided = select(DECISIONS.c.segment_key).where(DECISIONS.c.segment_key == table.c.segment_key)
+            connection.execute(delete(table).where(table.c.recorded_at < before, ~decided.exists()))
+        known = select(JUDGEMENTS.c.digest).where(JUDGEMENTS.c.digest == FAILURES.c.digest)
+        connection.execute(delete(FAILURES).where(~known.exists()))
+
+
+def _remember(connection: Connection, before: int) -> None:
+    insert_new(connection, META, [{"name": _PRUNED_BEFORE, "value": before}])
+    later = META.c.name == _PRUNED_BEFORE, META.c.value < before
+    connection.execute(update(META).where(*later).values(value=before))
+
+
+def pruned_before(connection: Connection) -> int:
+    """Give the time (Unix milliseconds) before which a segment that isn't stored may have been, and was counted.
+
+    What comes again from before it is left out: it would count twice, and bring its text back (R5).
+    """
+    value = connection.execute(select(META.c.value).where(META.c.name == _PRUNED_BEFORE)).scalar()
+    return 0 if value is None else int(value)
 
 
 def _lock(connection: Connection, sessions: list[str]) -> None:

@@ -51,7 +51,7 @@ def _identity() -> tuple[Column[str], ...]:
 
 
 META: Final = Table("meta", METADATA, Column("name", Text, primary_key=True), _big("value"))
-"""`generation` of the totals; `rebuilding` is 1 while they can't be trusted."""
+"""`generation` of the totals; `rebuilding`: 1 while they can't be trusted; `pruned_before`: Unix milliseconds."""
 
 POLICIES: Final = Table(
     "policies",

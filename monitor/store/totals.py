@@ -9,6 +9,7 @@ import msgspec
 from sqlalchemy import Connection, Engine, Select, func, select, update
 
 from monitor.decision import PolicyLoaded
+from monitor.store import locks
 from monitor.store.connect import reading, writing
 from monitor.store.ledger import Sums, TotalKey, add, decision_sums, judgement_sums, superseded_sums
 from monitor.store.rows import decision_columns, decision_facts, judgement_columns, judgement_facts
@@ -63,8 +64,7 @@ def rebuild(engine: Engine) -> int:
     with writing(engine) as connection:
         connection.execute(update(META).where(META.c.name == "rebuilding").values(value=1))
     with writing(engine) as connection:
-        own = select(META.c.value).where(META.c.name == "generation").with_for_update()
-        generation = int(connection.execute(own).scalar_one()) + 1
+        generation = locks.own(connection) + 1
         sums: Sums = {}
         add(sums, _read(connection, PRUNED.select()))
         add(sums, row_sums(connection))

@@ -70,6 +70,7 @@ def test_an_empty_file_is_fine(file: Path) -> None:
         ({"kafka": {"security_protocol": "SASL_SSL"}}, "FILE: kafka: sasl_username and sasl_password are needed"),
         ({"production": True}, "sampling.salt is required with production: true"),
         ({"topics": {"max_message_bytes": 100_000}}, "topics.max_message_bytes = 100000 is too small"),
+        ({"store": {"verdict_retention_d": 7}}, "store.verdict_retention_d = 7 is too short"),
         ("a: [", "FILE: not valid YAML: expected the node content, but found '<stream end>' at line 1, column 5"),
         ("- a", "FILE: must be a mapping of keys to values, not list"),
         ("1: 2", "FILE: 1: keys must be text, not int"),
