@@ -26,7 +26,7 @@ from monitor.judging.drive import Driver, JobRun
 from monitor.judging.flow import judgement
 from monitor.judging.model import JudgeModel
 from monitor.judging.open import retry_policy
-from monitor.judging.prompt import Prompt, constraints_for, load
+from monitor.judging.prompt import Prompt, Prompts
 from monitor.rubrics import RUBRICS
 from monitor.rubrics.base import Rubric
 from monitor.session import Session, content_hash, session_view
@@ -66,18 +66,17 @@ class JobJudge:
         self.rubrics = rubrics
         self._settings = settings
         self._on_call = on_call
-        self._load = prompt or _load
+        self._prompts = Prompts(settings.constraints, prompt)
         self._outage = outage or Outage()
         self._clock = clock
         self._driver = Driver(model, retry_policy(settings), breaker=breaker, on_call=self._heard, clock=clock)
-        self._prompts: dict[tuple[str, str], Prompt] = {}
         self._log = structlog.get_logger().bind(process="judge")
         self._waiting = 0
         self._stopping = False
         self._wake = asyncio.Event()
         self._trouble = ""
         for name in rubrics:
-            self._prompt(name, None)
+            self._prompts.of(name, None)
 
     @property
     def down(self) -> str | None:
@@ -101,7 +100,7 @@ class JobJudge:
         if rubric is None:
             raise InvalidJob("unknown_rubric", f"there is no rubric {job.rubric!r} in this version")
         session = _session(job)
-        prompt = self._prompt(rubric.name, session.attributes.assistant)
+        prompt = self._prompts.of(rubric.name, session.attributes.assistant)
         run: JobRun | None = None
         try:
             run = JobRun(job, session, rubric, prompt, max_tokens=self._settings.max_tokens)
@@ -162,13 +161,6 @@ class JobJudge:
             self._wake.set()
             self._wake = asyncio.Event()
 
-    def _prompt(self, rubric: str, assistant: str | None) -> Prompt:
-        constraints = constraints_for(self._settings.constraints, assistant)
-        key = (rubric, constraints)
-        if key not in self._prompts:
-            self._prompts[key] = self._load(rubric, constraints)
-        return self._prompts[key]
-
     def _failed(self, job: Job, rubric: Rubric, prompt: Prompt, run: JobRun | None, error: Exception) -> Judgement:
         now = round(time.time() * 1000)
         return judgement(
@@ -181,10 +173,6 @@ class JobJudge:
             started_at=now if run is None or run.started_at is None else run.started_at,
             finished_at=now,
         )
-
-
-def _load(rubric: str, constraints: str) -> Prompt:
-    return load(rubric, constraints=constraints)
 
 
 def _session(job: Job) -> Session:

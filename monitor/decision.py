@@ -14,7 +14,8 @@ import msgspec
 from monitor.session import Addendum, CloseReason, LogSpan
 
 Priority: TypeAlias = Literal["urgent", "routine"]
-Run: TypeAlias = Literal["live"]
+Run: TypeAlias = Literal["live", "file"]
+"""`live` runs are listed by a decision; `file`: judged by a command, without sampling, never to be counted."""
 if TYPE_CHECKING:
     _Transcript: TypeAlias = msgspec.Raw | None
 else:

@@ -22,7 +22,7 @@ from monitor.judging.breaker import Breaker
 from monitor.judging.drive import Driver, JobRun, Postponed
 from monitor.judging.model import JudgeModel
 from monitor.judging.open import retry_policy
-from monitor.judging.prompt import Prompt, constraints_for, load
+from monitor.judging.prompt import Prompts
 from monitor.rubrics.base import Rubric
 from monitor.session import session_view
 
@@ -62,7 +62,7 @@ class OfflineJudge:
         self._settings = settings
         self._policy = retry_policy(settings)
         self._breaker = Breaker()
-        self._prompts: dict[tuple[str, str], Prompt] = {}
+        self.prompts = Prompts(settings.constraints)
         self._sleep = sleep
         self._patience_s = patience_s
 
@@ -73,8 +73,7 @@ class OfflineJudge:
         """
         session = session_view(job.content)
         rubric = self._rubrics[job.rubric]
-        constraints = constraints_for(self._settings.constraints, session.attributes.assistant)
-        prompt = self._prompt(job.rubric, constraints)
+        prompt = self.prompts.of(job.rubric, session.attributes.assistant)
         run = JobRun(job, session, rubric, prompt, max_tokens=self._settings.max_tokens)
         driver = Driver(
             self.model,
@@ -94,9 +93,3 @@ class OfflineJudge:
                 )
             await self._sleep(outcome.retry_in)
         return outcome
-
-    def _prompt(self, rubric: str, constraints: str) -> Prompt:
-        key = (rubric, constraints)
-        if key not in self._prompts:
-            self._prompts[key] = load(rubric, constraints=constraints)
-        return self._prompts[key]

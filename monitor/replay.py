@@ -3,10 +3,9 @@
     summary = await run_replay(Path("sessions.jsonl"), settings)
     summary = await replay_events(raws, settings, policy, store, model, salt=b"...", census=True)
 
-Events go through the same assembler, policy, coin, judge flow and store as in production; there is one partition
-and no broker's time. At the end of the input a tick behind the last deadline closes what is still open, so the
-last sessions close by inactivity or with their grace. The same input, policy, salt and allow-list give the same
-decisions and judgements, byte for byte, with a judge that answers the same.
+Events go through the same assembler (see `recorded`), policy, coin, judge flow and store as in production. The
+same input, policy, salt and allow-list give the same decisions and judgements, byte for byte, with a judge that
+answers the same.
 """
 
 from __future__ import annotations
@@ -16,22 +15,20 @@ import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from monitor.assembly import Duplicate, Finished, Late, Orphan, Output, Position, SessionAssembler
-from monitor.config import Settings, assembly_policy
+from monitor.assembly import Duplicate, Finished, Late, Orphan, Output
+from monitor.config import Settings
 from monitor.decision import Decision, Job, job_id
-from monitor.errors import InvalidEvent
-from monitor.events import Event, EventDecoder, Tick
 from monitor.ingest import EventFile, by_time, load_mapping
 from monitor.judgement import Judgement, Skipped, Verdict
 from monitor.judging.model import JudgeModel
 from monitor.judging.open import open_judge
 from monitor.offline_judge import OfflineJudge
+from monitor.recorded import Recording
 from monitor.replay_summary import Census, Rate, ReplaySummary, StratumSummary, rates
 from monitor.rubrics import RUBRICS, configured
 from monitor.sampling.decide import decide
@@ -82,8 +79,7 @@ class Replay:
         self._store = store
         self._salt = salt
         self._observe = observe
-        self._assembly = assembly_policy(settings)
-        self._assembler = SessionAssembler(self._assembly)
+        self._recording = Recording(settings)
         self._judge = OfflineJudge(model, configured(settings.rubrics), settings.judge)
         self._waiting: deque[_Entry] = deque()
         self._running: set[asyncio.Task[Judgement]] = set()
@@ -93,8 +89,6 @@ class Replay:
         self._strata = {
             stratum.name: StratumSummary(name=stratum.name, probability=stratum.rate) for stratum in policy.strata
         }
-        self._events = 0
-        self._invalid: Counter[str] = Counter()
         self._orphans: Counter[str] = Counter()
         self._closed: Counter[str] = Counter()
         self._duplicates = self._late = 0
@@ -108,7 +102,7 @@ class Replay:
         before = self._store.totals()
         self._store.record([self._policy.published(self._settings.sampling.assistants)])
         try:
-            for output in self._assemble(events):
+            for output in self._recording.outputs(events):
                 await self._handle(output)
             while self._waiting:
                 await self._settle_first()
@@ -117,25 +111,6 @@ class Replay:
                 task.cancel()
         self._record(everything=True)
         return self._summary(rates(before, self._store.totals(), self._judge.model.name))
-
-    def _assemble(self, events: Iterable[bytes]) -> Iterator[Output]:
-        decoder = EventDecoder(max_bytes=self._settings.assembly.max_event_bytes)
-        offsets = count()
-        for raw in events:
-            self._events += 1
-            try:
-                event, kept = decoder.decode(raw)
-            except InvalidEvent as error:
-                self._invalid[error.reason] += 1
-                continue
-            yield from self._assembler.on_event(event, kept, Position(next(offsets)))
-        if self._assembler.stream_time is not None:
-            yield from self._assembler.on_event(self._last_tick(), b"", Position(next(offsets)))
-
-    def _last_tick(self) -> Event:
-        """Make the tick behind every deadline: no open session waits longer than for the gap or the grace."""
-        now = self._assembler.stream_time or 0
-        return Tick(ts=(now + max(self._assembly.gap, self._assembly.grace) + 1) / 1000)
 
     async def _handle(self, output: Output) -> None:
         match output:
@@ -226,8 +201,8 @@ class Replay:
         return ReplaySummary(
             policy=self._policy.version,
             judge=self._judge.model.name,
-            events=self._events,
-            invalid=dict(self._invalid),
+            events=self._recording.events,
+            invalid=dict(self._recording.invalid),
             passed_over=0,
             duplicates=self._duplicates,
             late=self._late,

@@ -35,7 +35,7 @@ from monitor.judgement import (
     UnscoredReason,
     cut_raw,
 )
-from monitor.judging.model import Completion, JudgeModel, JudgeRequest, Message
+from monitor.judging.model import Completion, Instrument, JudgeRequest, Message
 from monitor.judging.prompt import Prompt
 from monitor.rubrics.base import Rubric, Window, WindowResult
 from monitor.session import Session
@@ -148,7 +148,7 @@ def judgement(
     job: Job,
     rubric: Rubric,
     prompt: Prompt,
-    judge: JudgeModel,
+    judge: Instrument,
     result: Result,
     outcomes: Sequence[WindowOutcome],
     *,

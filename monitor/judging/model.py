@@ -62,12 +62,27 @@ class Completion(msgspec.Struct, kw_only=True, frozen=True):
     limits: Limits | None = None
 
 
-class JudgeModel(Protocol):
-    """Something that answers. `name` is the instrument's label, e.g. `lexical` or `anthropic:claude-haiku-5-5`."""
+class Instrument(Protocol):
+    """Who judges. `name` is the label of the instrument, e.g. `lexical` or `anthropic:claude-haiku-5-5`."""
 
-    name: str
-    provider: str
-    model: str
+    @property
+    def name(self) -> str:
+        """The whole name."""
+        ...
+
+    @property
+    def provider(self) -> str:
+        """Who runs it."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """Which of the provider's."""
+        ...
+
+
+class JudgeModel(Instrument, Protocol):
+    """An instrument that answers when called."""
 
     async def complete(  # the model knows best how to stop its own call
         self,

@@ -13,7 +13,7 @@ import json
 import re
 import tomllib
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import resources
 from typing import Any, Final
 
@@ -65,6 +65,22 @@ class Prompt(msgspec.Struct, kw_only=True, frozen=True):
     def repair_text(self, error: str) -> str:
         """Render the message that asks for the answer again and quotes what was wrong with it."""
         return _fill(self.repair, {"error": encode(error)})
+
+
+class Prompts:
+    """The prompts in use, each loaded once for a rubric and a text of constraints (`judge.constraints`)."""
+
+    def __init__(self, constraints: Mapping[str, str], load: Callable[[str, str], Prompt] | None = None) -> None:
+        self._constraints = constraints
+        self._load = load or _newest
+        self._loaded: dict[tuple[str, str], Prompt] = {}
+
+    def of(self, rubric: str, assistant: str | None) -> Prompt:
+        """Give a rubric's prompt for an assistant. Raises `ConfigError`."""
+        key = (rubric, constraints_for(self._constraints, assistant))
+        if key not in self._loaded:
+            self._loaded[key] = self._load(*key)
+        return self._loaded[key]
 
 
 def load(rubric: str, version: str = "v1", *, constraints: str = "") -> Prompt:
@@ -128,6 +144,10 @@ def fence(fields: Mapping[str, Any]) -> str:
     while nonce in content:
         nonce = _hash(nonce, content)[:16]
     return nonce
+
+
+def _newest(rubric: str, constraints: str) -> Prompt:
+    return load(rubric, constraints=constraints)
 
 
 def _hidden(char: str) -> bool:

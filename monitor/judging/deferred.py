@@ -1,0 +1,158 @@
+"""Judging by questions that are answered later, elsewhere, in any order: the flow of `flow`, another transport.
+
+    run = DeferredRun(job, session, rubric, prompt)
+    for question in run.questions: ...        # hand out all that can be asked now
+    run.answer(question.id, reply)            # opens the next question of that window, if there is one
+    if run.done: run.judgement(judge, ...)
+
+A run has no state but the replies that it was given: a new run of the same job that gets the same replies asks the
+same questions, under the same ids. So nothing has to be kept but questions' ids and replies, and an answer to any
+other question (another prompt, session, window or attempt) has an id that no run knows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+
+import msgspec
+
+from monitor.decision import Job
+from monitor.judgement import Judgement, Unscored
+from monitor.judging.flow import (
+    MAX_TOKENS,
+    MAX_TOKENS_CAP,
+    Flow,
+    Reply,
+    WindowOutcome,
+    judge_flow,
+    judgement,
+    result_of,
+    results,
+    windows_of,
+)
+from monitor.judging.model import Instrument, JudgeRequest
+from monitor.judging.prompt import Prompt
+from monitor.rubrics.base import Rubric, Window
+from monitor.session import Session
+
+
+class Question(msgspec.Struct, kw_only=True, frozen=True):
+    """One question that waits for its answer. `number` is that of the attempt in its window, from 1.
+
+    `id` has at most 64 letters, digits, `-` and `_`, which is what batch services take.
+    """
+
+    id: str
+    number: int
+    request: JudgeRequest
+
+
+class _Asked(msgspec.Struct, kw_only=True, eq=False):
+    """A window whose flow is under way, or done."""
+
+    flow: Flow
+    question: Question | None = None
+    number: int = 0
+    outcome: WindowOutcome | None = None
+
+
+class DeferredRun:
+    """One job on its way to a judgement, all of its windows at once.
+
+    Raises what the rubric raises on a session that it can't cut into windows.
+    """
+
+    def __init__(
+        self, job: Job, session: Session, rubric: Rubric, prompt: Prompt, *, max_tokens: int = MAX_TOKENS
+    ) -> None:
+        self.job = job
+        self.session = session
+        self.rubric = rubric
+        self.prompt = prompt
+        self._max_tokens = max_tokens
+        self._waiting: deque[Window] = deque(windows_of(rubric, session))
+        self._asked: list[_Asked] = []
+        self._open()
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """What is to be answered, in the order of the windows; nothing when the run is done."""
+        return tuple(asked.question for asked in self._asked if asked.question is not None)
+
+    @property
+    def done(self) -> bool:
+        """Whether every window has its outcome."""
+        return not self._waiting and all(asked.outcome is not None for asked in self._asked)
+
+    def answer(self, question_id: str, reply: Reply) -> None:
+        """Pass a reply on. Raises `KeyError` when there is no such open question."""
+        for asked in self._asked:
+            if asked.question is not None and asked.question.id == question_id:
+                self._advance(asked, reply)
+                self._open()
+                return
+        raise KeyError(question_id)
+
+    def judgement(self, judge: Instrument, *, started_at: int, finished_at: int) -> Judgement:
+        """Merge what the windows gave; for a run that is done. Times are Unix milliseconds."""
+        outcomes = self._outcomes()
+        return judgement(
+            self.job,
+            self.rubric,
+            self.prompt,
+            judge,
+            result_of(self.rubric, self.session, outcomes),
+            outcomes,
+            started_at=started_at,
+            finished_at=finished_at,
+        )
+
+    def _open(self) -> None:
+        """Ask about all windows at once; in a sequential rubric about the next one, when there is its answer."""
+        while self._waiting and not (self.rubric.sequential and self.questions):
+            outcomes = self._outcomes() if self.rubric.sequential else []
+            if any(isinstance(item.result, Unscored) for item in outcomes):
+                self._waiting.clear()  # the session is unscored, whatever the others say
+                return
+            flow = judge_flow(
+                self.rubric,
+                self.rubric.carry(self._waiting.popleft(), results(outcomes)),
+                self.prompt,
+                max_tokens=self._max_tokens,
+                max_tokens_cap=max(MAX_TOKENS_CAP, self._max_tokens),
+            )
+            self._asked.append(asked := _Asked(flow=flow))
+            self._advance(asked, None)
+
+    def _outcomes(self) -> list[WindowOutcome]:
+        return [asked.outcome for asked in self._asked if asked.outcome is not None]
+
+    def _advance(self, asked: _Asked, reply: Reply | None) -> None:
+        try:
+            request = next(asked.flow) if reply is None else asked.flow.send(reply)
+        except StopIteration as stop:
+            asked.question, asked.outcome = None, stop.value
+            return
+        asked.number += 1
+        asked.question = Question(
+            id=question_id(self.job, self.prompt, request, asked.number), number=asked.number, request=request
+        )
+
+
+def question_id(job: Job, prompt: Prompt, request: JudgeRequest, number: int) -> str:
+    """Name a question by all that decides on it: job, content, prompt, window, attempt, and its very text."""
+    told = msgspec.json.encode(
+        [
+            job.job_id,
+            job.content_hash,
+            prompt.prompt_hash,
+            request.window_id,
+            number,
+            request.system,
+            [(message.role, message.text) for message in request.messages],
+            request.schema,
+            request.max_tokens,
+        ]
+    )
+    return f"{request.rubric[:20]}-{number}-{hashlib.blake2b(told, digest_size=16).hexdigest()}"
