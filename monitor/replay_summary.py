@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -175,13 +175,13 @@ def _group(key: TotalKey) -> tuple[str, str, str]:
 
 def _lines(summary: ReplaySummary) -> Iterator[str]:
     yield f"policy {summary.policy}, judge {summary.judge}"
-    lost = f"{sum(summary.orphans.values())} without a session{_listed(summary.orphans)}"
+    lost = f"{sum(summary.orphans.values())} without a session{listed(summary.orphans)}"
     yield f"{summary.events} events: {summary.duplicates} duplicates, {summary.late} late, {lost}"
     if summary.invalid:
-        yield f"{sum(summary.invalid.values())} invalid, left out{_listed(summary.invalid)}"
+        yield f"{sum(summary.invalid.values())} invalid, left out{listed(summary.invalid)}"
     if summary.passed_over:
         yield f"{summary.passed_over} passed over by the mapping"
-    yield f"{summary.finished} finished sessions{_listed(summary.closed)}"
+    yield f"{summary.finished} finished sessions{listed(summary.closed)}"
     if summary.already_stored:
         yield f"{summary.already_stored} records were in the store before, and are in no rate below"
     if summary.overlaps or summary.rejected:
@@ -189,9 +189,9 @@ def _lines(summary: ReplaySummary) -> Iterator[str]:
     calls = sum(summary.calls.values())
     if summary.census_unscored:
         yield f"{summary.census_unscored} sessions are missing from the census: the judge failed on them"
-    yield f"{calls} calls of the judge{_listed({k: n for k, n in summary.calls.items() if k != 'none'})}"
+    yield f"{calls} calls of the judge{listed({k: n for k, n in summary.calls.items() if k != 'none'})}"
     yield ""
-    yield from _table(_STRATA, [_stratum_cells(stratum) for stratum in summary.strata])
+    yield from table(_STRATA, [_stratum_cells(stratum) for stratum in summary.strata])
     # The census knows of assistants of which no session was picked, and with them of all the others.
     shown = {_key(rate): rate for rate in summary.rates} | {
         _key(row): _unjudged(row)
@@ -202,7 +202,7 @@ def _lines(summary: ReplaySummary) -> Iterator[str]:
         yield ""
         census = {_key(row): row for row in summary.census or ()}
         heads = (*_RATES, "census") if summary.census is not None else _RATES
-        yield from _table(heads, [_rate_cells(shown[key], census, len(heads)) for key in sorted(shown)])
+        yield from table(heads, [_rate_cells(shown[key], census, len(heads)) for key in sorted(shown)])
     if summary.finished and not any(stratum.selected for stratum in summary.strata):
         yield ""
         remedy = "" if summary.census is not None else ", or add --census to judge all of them"
@@ -221,26 +221,26 @@ def _stratum_cells(stratum: StratumSummary) -> list[str]:
         str(stratum.finished),
         str(stratum.selected),
         str(stratum.verdicts),
-        f"{sum(stratum.skipped.values())}{_listed(stratum.skipped)}",
-        f"{sum(stratum.unscored.values())}{_listed(stratum.unscored)}",
+        f"{sum(stratum.skipped.values())}{listed(stratum.skipped)}",
+        f"{sum(stratum.unscored.values())}{listed(stratum.unscored)}",
     ]
 
 
 def _rate_cells(rate: Rate, census: dict[tuple[str, ...], CensusRate], width: int) -> list[str]:
-    bounds = f"{_percent(rate.interval.low)} to {_percent(rate.interval.high)}"
+    bounds = f"{percent(rate.interval.low)} to {percent(rate.interval.high)}"
     cells = [
         rate.assistant,
         rate.assistant_version,
         f"{rate.rubric}/{rate.measure}",
         str(rate.judged),
         f"{rate.failures} of {rate.trials}",
-        _percent(rate.raw),
-        _percent(rate.interval.rate),
+        percent(rate.raw),
+        percent(rate.interval.rate),
         bounds if rate.enough else f"{bounds} (too few)",
     ]
     if width > len(cells):
         row = census.get(_key(rate))
-        cells.append(_percent(row.rate if row else None))
+        cells.append(percent(row.rate if row else None))
     return cells
 
 
@@ -263,15 +263,18 @@ def _unjudged(row: CensusRate) -> Rate:
     )
 
 
-def _listed(counts: dict[str, int]) -> str:
+def listed(counts: Mapping[str, int]) -> str:
+    """Write counts in brackets, in order of their names; nothing when there are none."""
     return f" ({', '.join(f'{name} {counts[name]}' for name in sorted(counts))})" if counts else ""
 
 
-def _percent(value: float | None) -> str:
+def percent(value: float | None) -> str:
+    """Write a share for people; `-` when it is unknown."""
     return "-" if value is None else f"{100 * value:.1f} %"
 
 
-def _table(heads: Sequence[str], rows: list[list[str]]) -> Iterator[str]:
+def table(heads: Sequence[str], rows: list[list[str]]) -> Iterator[str]:
+    """Lay cells out in columns, a line each."""
     widths = [max(len(row[place]) for row in (heads, *rows)) for place in range(len(heads))]
     for row in (heads, *rows):
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
