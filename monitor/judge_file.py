@@ -25,7 +25,7 @@ from monitor.judging.model import JudgeModel
 from monitor.judging.open import open_judge
 from monitor.offline_judge import Calls, OfflineJudge
 from monitor.recorded import SessionFile, Spool, file_job
-from monitor.rubrics import RUBRICS
+from monitor.rubrics import RUBRICS, configured
 from monitor.rubrics.base import Rubric
 from monitor.session import SessionRecord, session_view
 
@@ -58,7 +58,8 @@ class FileJudge:
     ) -> None:
         self.counts = JudgeCounts(settings.sampling.assistants)
         self.known = 0
-        self.judge = OfflineJudge(model, RUBRICS, settings.judge, sleep=sleep)
+        self._rubrics = configured(settings.rubrics)
+        self.judge = OfflineJudge(model, self._rubrics, settings.judge, sleep=sleep)
         self._rubric = rubric
         self._settings = settings.judge
         self._out = out
@@ -120,13 +121,13 @@ class FileJudge:
     def _fresh(self, job: Job) -> DeferredRun:
         session = session_view(job.content)
         prompt = self.judge.prompts.of(job.rubric, session.attributes.assistant)
-        return DeferredRun(job, session, RUBRICS[job.rubric], prompt, max_tokens=self._settings.max_tokens)
+        return DeferredRun(job, session, self._rubrics[job.rubric], prompt, max_tokens=self._settings.max_tokens)
 
     def _check(self, known: Judgement, job: Job) -> None:
         """Refuse to go on with a file that another instrument began: its rates would mean nothing."""
         assistant = session_view(job.content).attributes.assistant
         prompt = self.judge.prompts.of(job.rubric, assistant)
-        now = (self.judge.model.name, RUBRICS[job.rubric].version, prompt.prompt_hash)
+        now = (self.judge.model.name, self._rubrics[job.rubric].version, prompt.prompt_hash)
         then = (known.judge, known.rubric_version, known.prompt_hash)
         if now != then:
             raise InputError(

@@ -58,7 +58,7 @@ def test_help_lists_every_command() -> None:
     found = backslide("--help")
     assert found.status == 0
     assert "Usage: backslide " in found.out
-    for name in ("run", "demo", "replay", "topics", "schema", "policy", "version"):
+    for name in ("run", "demo", "replay", "judge", "topics", "schema", "policy", "version"):
         assert f" {name} " in found.out
 
 
