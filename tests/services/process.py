@@ -40,6 +40,11 @@ class Child:
         """Whether it has not ended yet (a stopped process is alive)."""
         return self._process.poll() is None
 
+    @property
+    def status(self) -> int | None:
+        """Its exit status, negative for a signal; None while it is there."""
+        return self._process.poll()
+
     def stop(self, grace: float = 15.0) -> None:
         """SIGTERM, and SIGKILL when it is still there after `grace` seconds."""
         self._signal(signal.SIGTERM)
