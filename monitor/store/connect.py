@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ BUSY_SECONDS: Final = 10
 _MIGRATION_LOCK: Final = 0x6261636B736C6964
 # PostgreSQL: serialization failure, deadlock, lock not available.
 _RETRY_STATES: Final = frozenset({"40001", "40P01", "55P03"})
+# SQLite: of the file and its disk, not of a statement.
+_FILE_ERRORS: Final = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 
 
 def connect(url: str) -> Engine:
@@ -57,7 +60,7 @@ def migrate(engine: Engine) -> None:
     """Bring the database to the newest schema, in one transaction. Raises `StoreError`."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
-    with translated(engine.url), writing(engine) as connection:
+    with translated(engine), writing(engine) as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
         config.attributes["connection"] = connection
@@ -88,14 +91,20 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 
 @contextmanager
-def translated(url: URL) -> Iterator[None]:
-    """Turn a database that can't be used into a `StoreError` that names it, without its password."""
+def translated(engine: Engine) -> Iterator[None]:
+    """Turn a database that can't be used into a `StoreError` that names it, without its password.
+
+    After an error of SQLite's file itself its connections are closed, all at once: one that was opened while the
+    file was read-only stays read-only for ever, and makes others of its process so that are opened beside it.
+    """
     try:
         yield
     except OperationalError as error:
-        raise StoreError(f"store {shown(url)}: {_reason(error)}; {_remedy(url)}") from error
+        if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _FILE_ERRORS:  # the low byte is the kind
+            engine.dispose()
+        raise StoreError(f"store {shown(engine.url)}: {_reason(error)}; {_remedy(engine.url)}") from error
     except SQLAlchemyError as error:
-        raise StoreError(f"store {shown(url)}: {_reason(error)}") from error
+        raise StoreError(f"store {shown(engine.url)}: {_reason(error)}") from error
 
 
 def worth_retrying(error: DBAPIError) -> bool:

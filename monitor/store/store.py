@@ -85,7 +85,7 @@ class Store:
 
     def ping(self) -> bool:
         """Check that the database answers; says whether its totals can be trusted. Raises `StoreError`."""
-        with translated(self._engine.url), reading(self._engine) as connection:
+        with translated(self._engine), reading(self._engine) as connection:
             return not is_rebuilding(connection)
 
     def record(self, batch: Sequence[Record]) -> RecordReport:
@@ -105,38 +105,38 @@ class Store:
             else:
                 item.position = position
                 items.append(item)
-        with translated(self._engine.url):
+        with translated(self._engine):
             self._bisect(items, report)
         return report
 
     def totals(self) -> Totals:
         """Read all totals from one snapshot (R4). Raises `StoreError`."""
-        with translated(self._engine.url):
+        with translated(self._engine):
             return read_totals(self._engine)
 
     def rebuild_totals(self) -> int:
         """Compute the totals again from the rows, as after a restore; gives the new generation (R4)."""
-        with translated(self._engine.url):
+        with translated(self._engine):
             return rebuild(self._engine)
 
     def sessions(self, wanted: SessionFilter) -> Page:
         """List judgements that match, the newest first."""
-        with translated(self._engine.url), reading(self._engine) as connection:
+        with translated(self._engine), reading(self._engine) as connection:
             return queries.judged(connection, wanted)
 
     def session(self, tenant: str, session_id: str, segment: str) -> StoredSession | None:
         """Give all that is stored of one segment, or None."""
-        with translated(self._engine.url), reading(self._engine) as connection:
+        with translated(self._engine), reading(self._engine) as connection:
             return queries.one(connection, tenant, session_id, segment)
 
     def forget(self, tenant: str, session_id: str) -> bool:
         """Remove all text of a session for good; its numbers stay (R5). Says whether anything was stored."""
-        with translated(self._engine.url), writing(self._engine) as connection:
+        with translated(self._engine), writing(self._engine) as connection:
             return retention.forget(connection, tenant, session_id, self._now())
 
     def expire(self, *, text_before: float, rows_before: float) -> retention.Expired:
         """Remove text, and then whole rows, recorded before these times (Unix seconds); totals stay (R5)."""
-        with translated(self._engine.url):
+        with translated(self._engine):
             return retention.expire(self._engine, round(text_before * 1000), round(rows_before * 1000))
 
     def _now(self) -> int:

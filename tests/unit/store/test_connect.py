@@ -1,7 +1,12 @@
 """R6: opening, migrating, and errors that name the database and the remedy without its password."""
 
+import os
+import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -147,3 +152,61 @@ def test_a_locked_sqlite_file_is_a_store_error(tmp_path: Path, monkeypatch: pyte
     assert store.record([decision()]).decisions == 1
     other.close()
     store.close()
+
+
+READ_ONLY = """
+import sys
+from monitor.errors import StoreError
+from monitor.store import Store
+from tests.unit.store.builders import RUBRICS, decision
+
+store = Store.open(sys.argv[1], rubrics=RUBRICS)
+with store._engine.connect(), store._engine.connect():
+    pass
+for line in sys.stdin:
+    try:
+        print(store.record([decision(line.strip())]).decisions, flush=True)
+    except StoreError as error:
+        print(error, flush=True)
+"""
+
+
+def test_a_sqlite_file_that_was_read_only_for_a_while_is_written_again(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    url = f"sqlite:///{folder}/store.sqlite"
+    other = Store.open(url)  # as `web` has it open: its files stay
+    other.ping()
+    command = [sys.executable, "-c", READ_ONLY, url]
+    if os.geteuid() == 0:  # to root permissions mean nothing otherwise
+        if shutil.which("setpriv") is None:
+            pytest.skip("root needs setpriv (util-linux) to make a file read-only for itself")
+        command = ["setpriv", "--bounding-set", "-dac_override", "--inh-caps", "-dac_override", "--", *command]
+    permit(folder, writing=False)
+    try:
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+            ask = partial(answer, child)
+            assert "readonly" in ask("a")
+            assert "readonly" in ask("b")
+            permit(folder, writing=True)
+            assert [ask("c"), ask("d")] == ["1", "1"]
+            child.communicate()
+    finally:
+        permit(folder, writing=True)
+        other.close()
+
+
+def permit(folder: Path, *, writing: bool) -> None:
+    folder.chmod(0o700)
+    for file in folder.iterdir():
+        file.chmod(0o600 if writing else 0o400)
+    if not writing:
+        folder.chmod(0o500)
+
+
+def answer(child: "subprocess.Popen[str]", line: str) -> str:
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(f"{line}\n")
+    child.stdin.flush()
+    return child.stdout.readline().strip()
