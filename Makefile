@@ -2,12 +2,17 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help install demo test mutations check format bench clean
+ROUNDS ?= 200
+SEED   ?= 1
+LANES  ?= 2
+
+.PHONY: help install demo test mutations chaos check format bench clean
 
 help:
 	@echo "make demo    the whole pipeline on live traffic, with an embedded broker"
 	@echo "make test    everything the tests need, and the tests"
 	@echo "make mutations  each rule switched off, and a test that has to notice"
+	@echo "make chaos   the fault campaign: ROUNDS=200 SEED=1 LANES=2"
 	@echo "make check   ruff, mypy --strict, import-linter"
 	@echo "make bench   the benchmarks"
 	@echo "make clean   remove what these targets made"
@@ -29,6 +34,10 @@ test: install
 
 mutations: install
 	$(BIN)/python -m tests.mutations
+
+chaos: install
+	$(BIN)/python -m tests.services.install
+	$(BIN)/python -m tests.chaos --rounds $(ROUNDS) --seed $(SEED) --lanes $(LANES)
 
 check: install
 	$(BIN)/ruff check .

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from copy import copy, deepcopy
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,12 +47,12 @@ class LogRecord(NamedTuple):
 class Run:
     """A run without faults, and what a pipeline without faults has written of it."""
 
-    def __init__(self, seed: int = 5, seconds: float = 8.0) -> None:
+    def __init__(self) -> None:
         self.truth = Truth()
         self.reference = Reference("chat.events", PARTITIONS, TIMES, salt=b"salt", assistants=ASSISTANTS)
         self.policy = self.reference.add_policy(POLICY.format(corrected=0.9, base=0.5))
         self.reference.prompts = {"prompt"}
-        for record in self._log(Load(seed, "r0", seconds, PARTITIONS)):
+        for record in self._log(Load(5, "r0", 8.0, PARTITIONS)):
             self.reference.apply(record)
         self.observed = Observed()
         for segment in self.reference.segments:
@@ -90,6 +91,15 @@ class Run:
             self.observed.judgement(msgspec.json.encode(msgspec.structs.replace(judgement, prompt_hash="prompt")))
         self.observed.decision(decided.decision)
 
+    def copy(self) -> Run:
+        """Give a copy to spoil."""
+        run = copy(self)
+        run.truth, run.observed = deepcopy(self.truth), deepcopy(self.observed)
+        run.reference = copy(self.reference)
+        for name in ("segments", "addenda", "letters", "policies", "twice"):
+            setattr(run.reference, name, copy(getattr(self.reference, name)))
+        return run
+
     def report(self) -> Report:
         """Compare."""
         return compare(self.reference, self.observed, self.truth)
@@ -100,9 +110,14 @@ class Run:
         return next(s for s in self.reference.segments if self.reference.decided(s, self.policy.version).jobs)
 
 
-@pytest.fixture
-def run() -> Run:
+@pytest.fixture(scope="module")
+def whole() -> Run:
     return Run()
+
+
+@pytest.fixture
+def run(whole: Run) -> Run:
+    return whole.copy()
 
 
 def changed(encoded: bytes) -> bytes:
@@ -274,8 +289,8 @@ def test_a_dead_letter_for_a_good_event_differs(run: Run) -> None:
 class Recorded:
     """A run whose records are all in a store."""
 
-    def __init__(self, folder: Path) -> None:
-        self.run = Run(seconds=4.0)
+    def __init__(self, run: Run, folder: Path) -> None:
+        self.run = run
         url = f"sqlite:///{folder / 'store.sqlite'}"
         self.store = Store.open(url, rubrics=rubric_counts(RUBRICS))
         published = self.run.policy.published(ASSISTANTS)
@@ -306,8 +321,8 @@ class Recorded:
 
 
 @pytest.fixture
-def recorded(tmp_path: Path) -> Iterator[Recorded]:
-    place = Recorded(tmp_path)
+def recorded(run: Run, tmp_path: Path) -> Iterator[Recorded]:
+    place = Recorded(run, tmp_path)
     yield place
     place.store.close()
     place.stores.close()
