@@ -176,10 +176,17 @@ class CorrectionSettings(Section):
     )
 
 
+class RefusalSettings(Section):
+    """The refusal rubric."""
+
+    max_turns: int = Field(default=400, ge=2, description="Longer sessions are skipped: they fit no prompt.")
+
+
 class RubricSettings(Section):
     """Thresholds of the rubrics."""
 
     correction: CorrectionSettings = CorrectionSettings()
+    refusal: RefusalSettings = RefusalSettings()
 
 
 class StoreSettings(Section):

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.agreement import correction
+from benchmarks.agreement import correction, refusal
 from benchmarks.agreement.rows import Row, read, row
 from benchmarks.agreement.sets import LabelledSet, Record, goals, measured
 from monitor.agreement import Estimate
@@ -30,7 +30,7 @@ from monitor.offline_judge import OfflineJudge
 from monitor.rubrics import configured
 from monitor.settings import Settings
 
-SETS: tuple[LabelledSet, ...] = (*correction.SETS,)
+SETS: tuple[LabelledSet, ...] = (*correction.SETS, *refusal.SETS)
 Result = dict[str, Any]
 
 
@@ -70,7 +70,10 @@ async def _measure(
             if judgement is not None
             for unit in labelled.units(item, judgement)
         ]
-        results[name] = {"n": len(units), **measured(labelled.figures, units, options.resamples)}
+        results[name] = {
+            "n": sum(judgement is not None for judgement in judgements),
+            **measured(labelled.figures, units, options.resamples),
+        }
     return results
 
 

@@ -6,9 +6,10 @@ from typing import Final
 
 from monitor.rubrics.base import Rubric
 from monitor.rubrics.correction import CorrectionRubric
+from monitor.rubrics.refusal import RefusalRubric
 from monitor.settings import RubricSettings
 
-RUBRICS: Final[dict[str, Rubric]] = {"correction": CorrectionRubric()}
+RUBRICS: Final[dict[str, Rubric]] = {"correction": CorrectionRubric(), "refusal": RefusalRubric()}
 """With the default thresholds. What a rubric counts doesn't depend on its thresholds."""
 
 

@@ -20,8 +20,8 @@ T = TypeVar("T")
 def decode(raw: str, kind: type[T], *, enums: Collection[str] = ()) -> T:
     """Decode an answer: one JSON object with exactly the fields of `kind`. Raises `InvalidVerdict`.
 
-    `enums` names fields whose values are compared without regard to case: providers don't promise it. A code
-    fence around the whole object is taken off, nothing else is.
+    `enums` names fields, at any depth, whose values are compared without regard to case: providers don't promise
+    it. A code fence around the whole object is taken off, nothing else is.
     """
     fenced = _CODE_FENCE.fullmatch(raw)
     try:
@@ -32,13 +32,21 @@ def decode(raw: str, kind: type[T], *, enums: Collection[str] = ()) -> T:
         ) from None
     if not isinstance(value, dict):
         raise InvalidVerdict(f"The answer must be a JSON object, not {shown(value)}.")
-    for name in enums:
-        if isinstance(value.get(name), str):
-            value[name] = value[name].strip().lower()
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(_lowered(value, enums), kind)
     except msgspec.ValidationError as error:
         raise InvalidVerdict(f"The answer doesn't fit the schema: {error}.") from None
+
+
+def _lowered(value: Any, names: Collection[str]) -> Any:
+    if isinstance(value, list):
+        return [_lowered(item, names) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: item.strip().lower() if name in names and isinstance(item, str) else _lowered(item, names)
+        for name, item in value.items()
+    }
 
 
 def contains(text: str, quote: str) -> bool:

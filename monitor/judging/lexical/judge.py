@@ -12,9 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from monitor.errors import JudgeFatal
-from monitor.judging.lexical import correction
+from monitor.judging.lexical import correction, refusal
 from monitor.judging.model import Completion, JudgeRequest
 from monitor.rubrics.correction import CorrectionWindow
+from monitor.rubrics.refusal import RefusalWindow
 
 
 class LexicalJudge:
@@ -37,4 +38,7 @@ class LexicalJudge:
         """Nothing is open."""
 
 
-_ANSWERS: Final[dict[type, Callable[[Any], dict[str, Any]]]] = {CorrectionWindow: correction.answer}
+_ANSWERS: Final[dict[type, Callable[[Any], dict[str, Any]]]] = {
+    CorrectionWindow: correction.answer,
+    RefusalWindow: refusal.answer,
+}
