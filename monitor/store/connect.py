@@ -13,7 +13,15 @@ from alembic.config import Config
 from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+)
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from monitor.errors import ConfigError, StoreError
@@ -21,6 +29,8 @@ from monitor.errors import ConfigError, StoreError
 BUSY_SECONDS: Final = 10
 # "backslid" as a number: the key of the advisory lock under which PostgreSQL migrates.
 _MIGRATION_LOCK: Final = 0x6261636B736C6964
+# PostgreSQL: program limit exceeded.
+_LIMIT_CLASS: Final = "54"
 # PostgreSQL: serialization failure, deadlock, lock not available.
 _RETRY_STATES: Final = frozenset({"40001", "40P01", "55P03"})
 # SQLite: of the file and its disk, not of a statement.
@@ -110,6 +120,14 @@ def translated(engine: Engine) -> Iterator[None]:
 def worth_retrying(error: DBAPIError) -> bool:
     """Whether a transaction failed only because others ran at the same time."""
     return getattr(error.orig, "sqlstate", None) in _RETRY_STATES or "database is locked" in str(error.orig)
+
+
+def blames_data(error: DBAPIError) -> bool:
+    """Whether a transaction failed for what it was to store, so that the same would fail again."""
+    if isinstance(error, DataError | IntegrityError):
+        return True
+    # A name too long for an index, a row too wide: an `OperationalError` to the driver, as a lost server is.
+    return str(getattr(error.orig, "sqlstate", None)).startswith(_LIMIT_CLASS)
 
 
 def shown(url: URL) -> str:

@@ -9,12 +9,12 @@ from typing import Final, TypeAlias
 
 import msgspec
 from sqlalchemy import Engine
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError
 
 from monitor.decision import DecisionRecord
 from monitor.judgement import Judgement
 from monitor.store import queries, retention
-from monitor.store.connect import connect, migrate, reading, translated, worth_retrying, writing
+from monitor.store.connect import blames_data, connect, migrate, reading, translated, worth_retrying, writing
 from monitor.store.ledger import TotalKey
 from monitor.store.queries import Page, SessionFilter, StoredSession
 from monitor.store.recording import BadRecord, Batch, Tallied
@@ -151,7 +151,9 @@ class Store:
         except BadRecord as bad:
             report.rejected.append(Rejected(record=bad.item.record, error=str(bad)))
             self._bisect([item for item in items if item is not bad.item], report)
-        except (DataError, IntegrityError, OverflowError) as error:
+        except (DBAPIError, OverflowError) as error:
+            if isinstance(error, DBAPIError) and not blames_data(error):
+                raise
             if len(items) == 1:
                 report.rejected.append(Rejected(record=items[0].record, error=_sentence(error)))
                 return

@@ -12,7 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from monitor.exporter import Exposition, families
 from monitor.judgement import Skipped
 from monitor.metrics import CATALOGUE, QUALITY
-from monitor.store import Store, TotalKey, Totals
+from monitor.session import LogSpan
+from monitor.store import Record, Store, TotalKey, Totals
 from monitor.store.ledger import INF, bucket
 from tests.unit.store.builders import RUBRICS, decision, judgement, policy, unscored
 
@@ -78,6 +79,23 @@ def test_r2_the_identity_holds_in_the_exposition(store: Store) -> None:
     total = sum(v for (name, _), v in samples.items() if name in {f"backslide_{part}_total" for part in ended})
     assert value(samples, "jobs_listed_total") == 4 == total + value(samples, "jobs_pending")
     assert value(samples, "oldest_pending_job_seconds") == 90.0
+
+
+def test_r4_a_batch_that_comes_an_hour_late_breaks_nothing(store: Store) -> None:
+    """Ages count from the recording (lag is shown apart), the oldest job speaks, and no counter goes back."""
+    store.record([policy(), decision("early")])
+    _, before = scrape(store)
+    old = LogSpan(partition=0, first=1, last=9, closed_at=round((NOW - 3_600) * 1000))
+    store._clock = lambda: NOW + 60
+    late: list[Record] = [decision(name, span=old) for name in ("late", "later")]
+    store.record([*late, judgement("late", started_at=round((NOW - 3_500) * 1000))])
+    _, after = scrape(store, later=90.0)
+    assert value(after, "oldest_pending_job_seconds") == 90.0
+    assert value(after, "jobs_pending") == 2
+    counters = {key for key in before if key[0].endswith(("_total", "_bucket", "_count", "_sum"))}
+    assert all(after[key] >= before[key] for key in counters)
+    store.record([judgement("early")])
+    assert value(scrape(store, later=90.0)[1], "oldest_pending_job_seconds") == 30.0
 
 
 def test_pending_goes_back_to_zero(store: Store) -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
+import pytest
+from aiokafka.errors import UnknownError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.delivery import DATA_LEFT_OUT, kind, shrinking
+from consumers.delivery import DATA_LEFT_OUT, Delivery, RawAnswer, kind, shrinking
+from consumers.job_queue import Work
+from consumers.kafka import TOO_LARGE
+from monitor.config import TopicSettings
+from monitor.decision import Job
 from monitor.judgement import Attempt, Judgement, Outcomes, Result, Skipped, Tally, Unscored, Verdict
+from monitor.metrics import Meters
 
+TOPICS = TopicSettings()
 RESULTS: st.SearchStrategy[Result] = st.one_of(
     st.just(Verdict(data={"events": ["x" * 400] * 10}, note="n")),
     st.just(Skipped(reason="not_applicable")),
@@ -46,3 +56,51 @@ def test_each_is_smaller_and_counts_the_same(result: Result, raws: list[str]) ->
 def test_an_attempt_without_an_answer_stays_without() -> None:
     _, stub, _ = shrinking(judgement(Skipped(reason="no_evidence"), [""]))
     assert stub.attempts[0].raw == ""
+
+
+class Producer:
+    """A broker that takes only records of up to `limit` bytes on the topic of judgements."""
+
+    def __init__(self, limit: int, error: type[Exception]) -> None:
+        self.limit = limit
+        self.error = error
+        self.sent: list[tuple[str, bytes]] = []
+        self.tried = 0
+
+    async def send_and_wait(self, topic: str, value: bytes, **_: Any) -> None:
+        self.tried += 1
+        if topic == TOPICS.judgements and len(value) > self.limit:
+            raise self.error
+        self.sent.append((topic, value))
+
+
+@pytest.mark.parametrize("error", TOO_LARGE)
+async def test_j5_a_judgement_that_is_too_large_shrinks_and_is_never_sent_as_it_was_again(
+    error: type[Exception],
+) -> None:
+    whole = judgement(Verdict(data={"events": ["x" * 400] * 10}), ["raw " * 500])
+    sizes = [len(msgspec.json.encode(item)) for item in shrinking(whole)]
+    source = Job(
+        job_id="j", tenant="t", session_id="s", segment="e", rubric="correction", stratum="s", priority="routine",
+        content_hash="h", content=msgspec.Raw(b"{}"),
+    )  # fmt: skip
+    record = RawAnswer(topic="jobs", partition=0, offset=7, key=None, value=b"the job")
+    for tries, limit in enumerate([*sizes, min(sizes) - 1], 1):
+        producer = Producer(limit, error)
+        meters = Meters(("judgements", "dead_letters"), version="test", process="judge")
+        work = Work(job=source, record=record, urgent=False, claims=[])
+        await Delivery(TOPICS, producer, meters).judgement(work, whole)
+        if tries <= len(sizes):
+            assert [(topic, len(value)) for topic, value in producer.sent] == [(TOPICS.judgements, limit)]
+            assert producer.tried == tries
+        else:  # not even the stub: the job is put aside
+            assert producer.sent == [(TOPICS.dead_letters, b"the job")]
+            assert producer.tried == tries
+
+
+async def test_j5_any_other_refusal_comes_out() -> None:
+    producer = Producer(0, UnknownError)
+    delivery = Delivery(TOPICS, producer, Meters(("judgements", "dead_letters"), version="test", process="judge"))
+    with pytest.raises(UnknownError):
+        await delivery._send(judgement(Skipped(reason="no_evidence"), ["raw"]))
+    assert producer.tried == 1

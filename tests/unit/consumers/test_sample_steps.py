@@ -13,6 +13,7 @@ from consumers.sample import SamplerFailed
 from monitor.decision import Decision, Job
 from monitor.judgement import Judgement
 from monitor.sampling.policy import Policy, parse_policy
+from monitor.sampling.policy_file import Reload
 from monitor.store import Record, Store
 from monitor.store.ledger import DecisionFacts, JudgementFacts
 from monitor.store.rows import prepare
@@ -216,8 +217,16 @@ async def test_r3_the_policy_is_published_before_its_first_decision(monkeypatch:
     assert [item.policy for item in broker.policies()] == [OLD.version]
     assert publication not in await process.settle()
     await process.run()
-    await process.kill()
     assert broker.committed == 2
+
+    taking = asyncio.create_task(process.sampler._take(Reload(result="loaded", policy=NEW)))
+    await process.settle()
+    assert process.sampler._policy is OLD
+    process.step(0)
+    await taking
+    assert process.sampler._policy is NEW
+    assert [item.policy for item in broker.policies()] == [OLD.version, NEW.version]
+    await process.kill()
 
 
 async def test_s3_what_is_no_session_is_acknowledged_after_its_letter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+from sqlalchemy import text
+
 from monitor.store import Store, TotalKey, moved
-from tests.unit.store.builders import RUBRICS, decision, judgement, unscored
+from monitor.store.rows import session_key
+from tests.services.postgres import PostgresServer
+from tests.unit.store.builders import RUBRICS, addendum, decision, judgement, unscored
 
 
 def test_r1_the_same_records_from_several_recorders_count_once(url: str) -> None:
@@ -50,6 +54,26 @@ def test_r5_two_recorders_never_count_two_segments_that_overlap(url: str) -> Non
     assert sums[TotalKey("sessions_overlapping")] == 30
     for store in opened:
         store.close()
+
+
+def test_r1_a_deadlock_with_another_writer_is_tried_again(postgres: PostgresServer) -> None:
+    """Another program locks two sessions in the other order; the recorder came first, so it is the victim."""
+    store = Store.open(postgres.emptied(), rubrics=RUBRICS)
+    first, second = sorted(("a", "b"), key=lambda name: session_key("t", name))
+    store.record([addendum("a", offset=1), addendum("b", offset=2)])
+    lock = text("SELECT 1 FROM sessions WHERE session_key = :key FOR UPDATE")
+    waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    with store._engine.connect() as looking, ThreadPoolExecutor(1) as pool:
+        with store._engine.begin() as other:
+            other.execute(lock, {"key": session_key("t", second)})
+            recording = pool.submit(store.record, [decision("a"), judgement("a"), decision("b")])
+            while not looking.execute(waiting).scalar():
+                assert not recording.done()
+            other.execute(lock, {"key": session_key("t", first)})
+        report = recording.result(30)
+    assert (report.decisions, report.judgements, report.rejected) == (2, 1, [])
+    assert store.totals().sums[TotalKey("jobs_listed", "correction", stratum="base")] == 2
+    store.close()
 
 
 def test_r4_a_rebuild_beside_a_recorder_loses_nothing(url: str) -> None:

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from monitor.session import LogSpan
-from monitor.store import Record, Store, Sums, moved
+from monitor.store import Record, Store, Sums, Totals, moved
 from monitor.store.connect import reading
 from monitor.store.ledger import add
 from monitor.store.tables import PRUNED
@@ -52,9 +52,14 @@ def counts_what_the_rows_say(store: Store) -> bool:
     with reading(store._engine) as connection:
         add(sums, _read(connection, PRUNED.select()))
         add(sums, row_sums(connection))
+    return moved(sums) == moved(totals.sums) and keeps_the_identity(totals)
+
+
+def keeps_the_identity(totals: Totals) -> bool:
+    """R2: jobs listed are verdicts, skipped, unscored and pending."""
     ended = sum(value for key, value in totals.sums.items() if key.name in {"verdicts", "skipped", "unscored"})
     listed = sum(value for key, value in totals.sums.items() if key.name == "jobs_listed")
-    return moved(sums) == moved(totals.sums) and listed == ended + sum(totals.pending.values())
+    return listed == ended + sum(totals.pending.values())
 
 
 def standings(store: Store, name: str, segment: str = "e0") -> list[str]:
@@ -139,6 +144,19 @@ def test_r4_a_rebuild_meanwhile_loses_nothing(pair: Pair, rebuild_first: bool) -
 
     every_step(pair, run, lambda name: require(standings(pair.looking, name) == ["counted"]))
     assert not pair.looking.totals().rebuilding
+
+
+def test_r4_a_reading_is_of_one_moment(pair: Pair) -> None:
+    """Jobs and totals are read by several statements; a pair recorded between two of them is in all or none."""
+    seen: list[Totals] = []
+
+    def run(name: str) -> tuple[Work, Work]:
+        return lambda store: seen.append(store.totals()), recording(
+            decision(name), decision(f"{name}x"), judgement(name)
+        )
+
+    every_step(pair, run, lambda _: require(keeps_the_identity(seen[-1])))
+    assert len({sum(totals.pending.values()) for totals in seen}) > 2
 
 
 @pytest.mark.parametrize("prune_first", [False, True], ids=["record-first", "prune-first"])

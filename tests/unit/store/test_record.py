@@ -1,12 +1,15 @@
 """R1 to R3, J4: what counts, what is kept without counting, and that redelivery is free."""
 
+import random
+
 import msgspec
 import pytest
 
 from monitor.judgement import Judgement, Outcomes, Skipped, Tally, Unscored, Verdict
 from monitor.metrics import CATALOGUE
 from monitor.store import Record, RecordReport, SessionFilter, Store, TotalKey, moved
-from tests.unit.store.builders import addendum, content, decision, judgement, policy, unscored
+from tests.services.postgres import PostgresServer
+from tests.unit.store.builders import RUBRICS, addendum, content, decision, judgement, policy, unscored
 
 LABELS = {"judge": "lexical", "assistant": "shop", "assistant_version": "v1", "stratum": "base"}
 
@@ -233,6 +236,8 @@ def test_addenda_are_stored_before_their_decision_and_once(store: Store) -> None
     assert [item.offset for item in found.addenda] == [7, 8]
 
 
+# Nothing that a compression of the database makes small.
+LONG = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=6_000))
 BAD = [
     decision("bad", weight16=0),
     decision("bad", weight16=2**40),
@@ -259,6 +264,22 @@ def test_a_bad_record_alone_is_rejected(store: Store, bad: object) -> None:
     assert report.rejected[0].error
     assert (report.decisions, report.judgements) == (3, 3)
     assert total(store, "verdicts") == 3
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [decision(LONG), judgement(LONG), addendum(LONG), decision("bad", stratum=LONG)],
+    ids=["decision", "judgement", "addendum", "stratum"],
+)
+def test_j5_a_name_that_is_too_long_for_an_index_is_rejected(postgres: PostgresServer, bad: Record) -> None:
+    """To the driver this looks like a server that is lost; trying again would stop the recorder for ever."""
+    opened = Store.open(postgres.emptied(), rubrics=RUBRICS)
+    report = opened.record([decision("a"), bad, judgement("a")])
+    assert [rejected.record for rejected in report.rejected] == [bad]
+    assert "index row size" in report.rejected[0].error
+    assert LONG not in report.rejected[0].error
+    assert opened.totals().sums[TotalKey("verdicts", "correction", stratum="base")] == 1
+    opened.close()
 
 
 def test_a_total_that_would_leave_64_bits_is_refused_and_names_its_record(store: Store) -> None:
