@@ -14,7 +14,12 @@ from tests.services.parts import checkout
 
 MUTANTS = (*assembly.MUTANTS, *counting.MUTANTS)
 # The rules of the design that code keeps and that have mutants.
-RULES = ["A1", "A2", "A3", "A4", "A5", "A9"]
+RULES = [
+    *(f"A{number}" for number in (1, 2, 3, 4, 5, 9)),
+    *(f"S{number}" for number in range(1, 5)),
+    *(f"J{number}" for number in range(1, 6)),
+    *(f"R{number}" for number in range(1, 7)),
+]
 
 
 def test_every_mutant_has_a_name_of_its_own() -> None:

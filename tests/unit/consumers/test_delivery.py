@@ -75,7 +75,7 @@ class Producer:
 
 
 @pytest.mark.parametrize("error", TOO_LARGE)
-async def test_j5_a_judgement_that_is_too_large_shrinks_and_is_never_sent_as_it_was_again(
+async def test_j5_a_judgement_that_is_too_large_shrinks(
     error: type[Exception],
 ) -> None:
     whole = judgement(Verdict(data={"events": ["x" * 400] * 10}), ["raw " * 500])

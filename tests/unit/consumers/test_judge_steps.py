@@ -124,7 +124,7 @@ def _nothing(*_: Any) -> None:
     """Accept any partitions."""
 
 
-async def test_j3_a_rebalance_at_any_moment_asks_nothing_twice_and_commits_nothing_unjudged(
+async def test_j3_a_rebalance_at_any_moment_neither_asks_twice_nor_commits_early(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def life(choose: Choose) -> None:

@@ -144,6 +144,17 @@ def test_no_holdout_without_a_rate_for_it() -> None:
     assert not any(one(policy, chat(session_id=str(number))).holdout for number in range(1_000))
 
 
+def test_a_session_whose_start_is_lost_is_in_no_frame() -> None:
+    """A9: it is not judged, whatever the policy says."""
+    whole = chat(escalated=True)
+    content = msgspec.json.decode(whole.content, type=SessionContent)
+    cut = msgspec.structs.replace(content, close_reason="truncated")
+    item = msgspec.structs.replace(whole, content=msgspec.Raw(msgspec.json.encode(cut)))
+    decision, jobs = decide(item, POLICY, salt=SALT, assistants={})
+    assert (decision.stratum, decision.selected, decision.frame, jobs) == ("truncated", False, [], [])
+    assert one(POLICY, whole).selected
+
+
 def test_a_stratum_without_rubrics_is_kept_out() -> None:
     policy = parse_policy(
         "strata: [{name: test, when: \"attributes.traffic_class == 'test'\", rate: 1, rubrics: []},"

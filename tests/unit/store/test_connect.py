@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from alembic.migration import MigrationContext
 
 from monitor.errors import ConfigError, StoreError
 from monitor.store import Store
-from monitor.store.connect import check_url
+from monitor.store.connect import check_url, writing
 from monitor.store.tables import METADATA
 from tests.services.ports import Port
 from tests.services.postgres import PostgresServer, require_postgres
@@ -63,6 +64,22 @@ def test_r6_sqlite_is_durable_and_readers_do_not_block(sqlite_store: Store) -> N
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 10_000
         sqlite_store.record([decision(), judgement()])  # while the reader's transaction is open
+
+
+def test_r6_a_sqlite_transaction_that_writes_takes_the_lock_at_once(sqlite_store: Store) -> None:
+    """Reading first and locking later would fail where another wrote in between."""
+    other = sqlite3.connect(str(sqlite_store._engine.url.database), timeout=0)
+    with closing(other), writing(sqlite_store._engine), pytest.raises(sqlite3.OperationalError, match="locked"):
+        other.execute("BEGIN IMMEDIATE")
+
+
+def test_r6_postgresql_is_durable(postgres: PostgresServer) -> None:
+    """Even where the server is set up otherwise."""
+    store = Store.open(postgres.emptied())
+    with store._engine.connect() as connection:
+        setting = "SELECT setting, source FROM pg_settings WHERE name = 'synchronous_commit'"
+        assert connection.exec_driver_sql(setting).one() == ("on", "client")
+    store.close()
 
 
 def test_the_folder_of_a_sqlite_file_is_created(tmp_path: Path) -> None:

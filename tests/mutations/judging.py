@@ -1,0 +1,271 @@
+"""Mutants of judging: rules J1 to J5."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutant import Mutant
+
+DELIVERY: Final = "consumers/delivery.py"
+JOB_QUEUE: Final = "consumers/job_queue.py"
+DRIVE: Final = "monitor/judging/drive.py"
+FLOW: Final = "monitor/judging/flow.py"
+PROMPT: Final = "monitor/judging/prompt.py"
+ANSWER: Final = "monitor/rubrics/correction/answer.py"
+SEGMENT: Final = "monitor/store/segment.py"
+DELIVERY_TESTS: Final = "tests/unit/consumers/test_delivery.py::"
+JOB_JUDGE: Final = "tests/unit/consumers/test_job_judge.py::"
+JOB_QUEUE_TESTS: Final = "tests/unit/consumers/test_job_queue.py::"
+JUDGE_STEPS: Final = "tests/unit/consumers/test_judge_steps.py::"
+DRIVE_TESTS: Final = "tests/unit/judging/test_drive.py::"
+FLOW_TESTS: Final = "tests/unit/judging/test_flow.py::"
+PROMPT_TESTS: Final = "tests/unit/judging/test_prompt.py::"
+CORRECTION: Final = "tests/unit/rubrics/test_correction.py::"
+RECORD: Final = "tests/unit/store/test_record.py::"
+
+MUTANTS: Final = (
+    Mutant(
+        rule="J1",
+        title="a truncated answer is read",
+        path=FLOW,
+        old='if completion.stop == "max_tokens":',
+        new="if False:",
+        tests=(FLOW_TESTS + "test_a_truncated_answer_is_not_read_even_if_it_parses",),
+    ),
+    Mutant(
+        rule="J1",
+        title="a refusal is read as an answer",
+        path=FLOW,
+        old='if completion.stop == "refusal":',
+        new="if False:",
+        tests=(FLOW_TESTS + "test_a_refusal_is_unscored_at_once",),
+    ),
+    Mutant(
+        rule="J1",
+        title="an invalid answer is asked for again and again",
+        path=FLOW,
+        old='if kind == "invalid" and not repaired:',
+        new='if kind == "invalid":',
+        tests=(FLOW_TESTS + "test_a_second_invalid_answer_is_unscored_and_keeps_both_raw_answers",),
+    ),
+    Mutant(
+        rule="J1",
+        title="a rubric counts what failed",
+        path=FLOW,
+        old="Outcomes() if isinstance(result, Unscored) else rubric.outcomes(result)",
+        new="rubric.outcomes(result)",
+        tests=(JOB_JUDGE + "test_a_bug_leaves_one_session_unscored",),
+    ),
+    Mutant(
+        rule="J2",
+        title="quotes aren't looked for in the transcript",
+        path=ANSWER,
+        old="if not contains(turn.text, item.quote):",
+        new="if False:",
+        tests=(CORRECTION + "test_a_quote_that_is_not_in_the_turn_is_refused",),
+    ),
+    Mutant(
+        rule="J2",
+        title="turns outside of the window are taken",
+        path=ANSWER,
+        old="if turn >= 0 and turn not in window.replies:",
+        new="if False:",
+        tests=(CORRECTION + "test_every_violation_is_one_sentence_that_names_the_field",),
+    ),
+    Mutant(
+        rule="J2",
+        title="not every reply has to be looked at",
+        path=ANSWER,
+        old="if sorted(given.incorporation_check_turns) != sorted(window.replies):",
+        new="if False:",
+        tests=(CORRECTION + "test_every_violation_is_one_sentence_that_names_the_field",),
+    ),
+    Mutant(
+        rule="J2",
+        title="a reversion may come before the right use",
+        path=ANSWER,
+        old="if back >= 0 and (first < 0 or back <= first):",
+        new="if False:",
+        tests=(CORRECTION + "test_every_violation_is_one_sentence_that_names_the_field",),
+    ),
+    Mutant(
+        rule="J2",
+        title="the fence is the same for every transcript",
+        path=PROMPT,
+        old="""    nonce = _hash(content)[:16]
+""",
+        new="""    nonce = "0123456789abcdef"
+""",
+        tests=(PROMPT_TESTS + "test_a_fence_does_not_occur_in_what_it_fences_and_depends_on_it",),
+    ),
+    Mutant(
+        rule="J2",
+        title="bidi and zero-width characters pass unseen",
+        path=PROMPT,
+        old='{"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}',
+        new='{"Cc", "Cs", "Co", "Zl", "Zp"}',
+        tests=(PROMPT_TESTS + "test_nothing_invisible_is_left_and_the_value_is_the_same",),
+    ),
+    Mutant(
+        rule="J3",
+        title="an offset is finished before its judgement is with the broker",
+        path="consumers/judge.py",
+        old="""                await self._delivery.judgement(work, outcome)
+                self._queue.finish(work, answered=not isinstance(outcome.result, Unscored))
+""",
+        new="""                self._queue.finish(work, answered=not isinstance(outcome.result, Unscored))
+                await self._delivery.judgement(work, outcome)
+""",
+        tests=(
+            JUDGE_STEPS + "test_j3_a_rebalance_at_any_moment_neither_asks_twice_nor_commits_early",
+            JUDGE_STEPS + "test_j3_a_kill_at_any_step_brings_the_job_again",
+        ),
+    ),
+    Mutant(
+        rule="J3",
+        title="a redelivered job doesn't attach to the call under way",
+        path=JOB_QUEUE,
+        old="""        if known is not None:
+""",
+        new="""        if False:
+""",
+        tests=(JUDGE_STEPS + "test_j3_a_rebalance_at_any_moment_neither_asks_twice_nor_commits_early",),
+    ),
+    Mutant(
+        rule="J3",
+        title="an answered job is asked again",
+        path=JOB_QUEUE,
+        old="""        elif key in self._answered:
+""",
+        new="""        elif False:
+""",
+        tests=(JUDGE_STEPS + "test_j3_a_rebalance_at_any_moment_neither_asks_twice_nor_commits_early",),
+    ),
+    Mutant(
+        rule="J3",
+        title="claims of a partition that was lost are settled in the new one",
+        path=JOB_QUEUE,
+        old="""            work.claims = [claim for claim in work.claims if claim.partition not in gone]
+""",
+        new="",
+        tests=(JOB_QUEUE_TESTS + "test_a_queued_job_goes_with_its_partition",),
+    ),
+    Mutant(
+        rule="J3",
+        title="a call that failed for a while keeps a redelivery out",
+        path=JOB_QUEUE,
+        old="""        if answered:
+""",
+        new="""        if True:
+""",
+        tests=(JOB_QUEUE_TESTS + "test_an_answered_job_is_not_asked_again_but_a_failed_one_is",),
+    ),
+    Mutant(
+        rule="J3",
+        title="the commit goes past unfinished offsets",
+        path="consumers/offsets.py",
+        old="return self._unfinished[0] if self._unfinished else self._next",
+        new="return self._next",
+        tests=(JOB_QUEUE_TESTS + "test_the_commit_stops_at_the_lowest_unfinished_offset",),
+    ),
+    Mutant(
+        rule="J3",
+        title="a partition may run ahead of its lowest unfinished offset",
+        path=JOB_QUEUE,
+        old="self._limit - (jobs.span if jobs else 0)",
+        new="self._limit",
+        tests=(
+            JOB_QUEUE_TESTS + "test_a_full_partition_waits_until_half_of_its_room_is_free",
+            JOB_QUEUE_TESTS + "test_a_slow_job_at_the_head_leaves_the_rest_of_the_room_in_use",
+        ),
+    ),
+    Mutant(
+        rule="J3",
+        title="routine jobs go first",
+        path=JOB_QUEUE,
+        old="line = self._urgent or self._routine",
+        new="line = self._routine or self._urgent",
+        tests=(JOB_QUEUE_TESTS + "test_urgent_jobs_start_first_and_slots_are_bounded",),
+    ),
+    Mutant(
+        rule="J3",
+        title="slots aren't bounded",
+        path=JOB_QUEUE,
+        old="if not line or not self._free:",
+        new="if not line:",
+        tests=(JOB_QUEUE_TESTS + "test_urgent_jobs_start_first_and_slots_are_bounded",),
+    ),
+    Mutant(
+        rule="J3",
+        title="the deadline runs while the breaker is open",
+        path=DRIVE,
+        old="""                run.spent_s += self._clock() - began
+""",
+        new="""                run.spent_s += self._policy.deadline_s
+""",
+        tests=(DRIVE_TESTS + "test_when_the_model_is_down_jobs_are_put_off_and_no_deadline_runs",),
+    ),
+    Mutant(
+        rule="J3",
+        title="each call has a deadline of its own",
+        path=DRIVE,
+        old="deadline = (now if began is None else began) - run.spent_s + self._policy.deadline_s",
+        new="deadline = now + self._policy.deadline_s",
+        tests=(DRIVE_TESTS + "test_one_deadline_covers_all_calls_and_waits",),
+    ),
+    Mutant(
+        rule="J4",
+        title="a failed job never gets its verdict",
+        path=SEGMENT,
+        old='elif listed and state == "unscored" and judgement.kind != "unscored":',
+        new="elif False:",
+        tests=(RECORD + "test_j4_an_unscored_job_may_still_get_its_result",),
+    ),
+    Mutant(
+        rule="J4",
+        title="the failure stays counted beside the verdict",
+        path=SEGMENT,
+        old="""            self._withdraw(judgement.job_id, decision)
+""",
+        new="",
+        tests=(RECORD + "test_j4_an_unscored_job_may_still_get_its_result",),
+    ),
+    Mutant(
+        rule="J4",
+        title="a second result counts too",
+        path=SEGMENT,
+        old="if listed and state == PENDING:",
+        new="if listed:",
+        tests=(RECORD + "test_j4_no_other_transition",),
+    ),
+    Mutant(
+        rule="J5",
+        title="a judgement that is too large ends the judge",
+        path=DELIVERY,
+        old="""            except TOO_LARGE:
+                continue
+""",
+        new="""            except TOO_LARGE:
+                raise
+""",
+        tests=(DELIVERY_TESTS + "test_j5_a_judgement_that_is_too_large_shrinks",),
+    ),
+    Mutant(
+        rule="J5",
+        title="what shrinks counts otherwise",
+        path=DELIVERY,
+        old="(judgement, attempts=[], result=result)",
+        new="(judgement, attempts=[], result=result, outcomes=type(judgement.outcomes)())",
+        tests=(DELIVERY_TESTS + "test_each_is_smaller_and_counts_the_same",),
+    ),
+    Mutant(
+        rule="J5",
+        title="raw answers are kept whole",
+        path="monitor/judgement.py",
+        old="""    if len(raw) <= limit:
+""",
+        new="""    if True:
+""",
+        tests=(FLOW_TESTS + "test_a_second_invalid_answer_is_unscored_and_keeps_both_raw_answers",),
+    ),
+)
