@@ -17,7 +17,7 @@ DELIVERY_TESTS: Final = "tests/unit/consumers/test_delivery.py::"
 JOB_JUDGE: Final = "tests/unit/consumers/test_job_judge.py::"
 JOB_QUEUE_TESTS: Final = "tests/unit/consumers/test_job_queue.py::"
 JUDGE_STEPS: Final = "tests/unit/consumers/test_judge_steps.py::"
-DRIVE_TESTS: Final = "tests/unit/judging/test_drive.py::"
+DRIVE_PROPERTIES: Final = "tests/unit/judging/test_drive_properties.py::"
 FLOW_TESTS: Final = "tests/unit/judging/test_flow.py::"
 PROMPT_TESTS: Final = "tests/unit/judging/test_prompt.py::"
 CORRECTION: Final = "tests/unit/rubrics/test_correction.py::"
@@ -66,10 +66,10 @@ MUTANTS: Final = (
     ),
     Mutant(
         rule="J2",
-        title="turns outside of the window are taken",
+        title="a quote may come from any turn",
         path=ANSWER,
-        old="if turn >= 0 and turn not in window.replies:",
-        new="if False:",
+        old="if turn is None or item.turn_index not in window.replies:",
+        new="if turn is None:",
         tests=(CORRECTION + "test_every_violation_is_one_sentence_that_names_the_field",),
     ),
     Mutant(
@@ -104,7 +104,7 @@ MUTANTS: Final = (
         path=PROMPT,
         old='{"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}',
         new='{"Cc", "Cs", "Co", "Zl", "Zp"}',
-        tests=(PROMPT_TESTS + "test_nothing_invisible_is_left_and_the_value_is_the_same",),
+        tests=(PROMPT_TESTS + "test_a_hostile_transcript_stays_inside_and_its_placeholders_stay_as_they_are",),
     ),
     Mutant(
         rule="J3",
@@ -201,9 +201,9 @@ MUTANTS: Final = (
         path=DRIVE,
         old="""                run.spent_s += self._clock() - began
 """,
-        new="""                run.spent_s += self._policy.deadline_s
+        new="""                run.spent_s += self._clock()
 """,
-        tests=(DRIVE_TESTS + "test_when_the_model_is_down_jobs_are_put_off_and_no_deadline_runs",),
+        tests=(DRIVE_PROPERTIES + "test_j3_time_while_put_off_is_no_part_of_the_deadline",),
     ),
     Mutant(
         rule="J3",
@@ -211,7 +211,7 @@ MUTANTS: Final = (
         path=DRIVE,
         old="deadline = (now if began is None else began) - run.spent_s + self._policy.deadline_s",
         new="deadline = now + self._policy.deadline_s",
-        tests=(DRIVE_TESTS + "test_one_deadline_covers_all_calls_and_waits",),
+        tests=(DRIVE_PROPERTIES + "test_a_job_ends_in_time_with_every_call_on_record",),
     ),
     Mutant(
         rule="J4",

@@ -78,15 +78,11 @@ MUTANTS: Final = (
     ),
     Mutant(
         rule="R5",
-        title="forgetting doesn't wait for recorders",
+        title="forgetting leaves nothing behind to know the session by",
         path=RETENTION,
-        old="""    insert_new(connection, SESSIONS, [{"session_key": key, "forgotten_at": None} for key in keys])
-    _lock(connection, keys)
-    connection.execute(update(SESSIONS).where(SESSIONS.c.session_key.in_(keys)).values(forgotten_at=now))
-""",
-        new="""    insert_new(connection, SESSIONS, [{"session_key": key, "forgotten_at": now} for key in keys])
-""",
-        tests=(INTERLEAVINGS + "test_r5_no_text_is_left_of_a_session_that_is_forgotten_meanwhile",),
+        old=".values(forgotten_at=now))",
+        new=".values(forgotten_at=None))",
+        tests=(RETENTION_TESTS + "test_r5_what_comes_later_of_a_forgotten_session_has_no_text_but_counts",),
     ),
     Mutant(
         rule="R5",
@@ -98,14 +94,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         rule="R5",
-        title="judgements of overlapping segments count",
+        title="a judgement of an overlapping segment is told as superseded",
         path="monitor/store/segment.py",
         old="""        if decision.overlap:
             judgement.standing = OVERLAP
             return
 """,
         new="",
-        tests=(RECORD + "test_r5_a_session_that_shares_an_event_with_a_stored_segment_is_not_counted",),
+        tests=(INTERLEAVINGS + "test_r5_of_two_segments_that_overlap_one_counts",),
     ),
     Mutant(
         rule="R5",
@@ -163,7 +159,7 @@ MUTANTS: Final = (
         old="""        locks.own(connection)
         found =""",
         new="        found =",
-        tests=(INTERLEAVINGS + "test_r5_what_retention_drops_meanwhile_is_not_counted_again",),
+        tests=(INTERLEAVINGS + "test_r5_a_verdict_that_comes_while_its_row_goes_is_counted_once_or_not",),
     ),
     Mutant(
         rule="R6",

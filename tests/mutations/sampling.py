@@ -44,7 +44,7 @@ MUTANTS: Final = (
         path=DECIDE,
         old='picked(toss(salt, "select", *key), stratum.weight16)',
         new='picked(toss(salt, "select", *key), stratum.weight16 + 1)',
-        tests=(DECIDE_TESTS + "test_the_coin_alone_selects_and_the_transcript_goes_only_with_those_it_picks",),
+        tests=(DECIDE_TESTS + "test_s2_the_coin_is_compared_with_the_probability_that_is_recorded",),
     ),
     Mutant(
         rule="S2",

@@ -81,7 +81,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         rule="R1",
-        title="a judgement counts before its decision is there",
+        title="a second decision is stored too",
         path=RECORDING,
         old="if facts is None or segment.decision is not None or",
         new="if facts is None or",

@@ -110,6 +110,18 @@ def test_a_job_ends_in_time_with_every_call_on_record(acts: list[Act], windows: 
         assert judged.result.data["polite"] == [True] * windows
 
 
+def test_j3_time_while_put_off_is_no_part_of_the_deadline() -> None:
+    """Three times the provider wants more patience than the whole deadline."""
+    model = Acting([Act(1.0, "overloaded", retry_after=100.0)] * 3)
+    driver = Driver(model, POLICY, clock=model.clock, sleep=model.sleep)
+    of = session("Gladly.")
+    run = JobRun(job(of), of, Politeness(), prompt())
+    judged, _, active = asyncio.run(_drive(driver, model, run, rounds=4))
+    assert isinstance(judged.result, Verdict)
+    assert active < 10
+    assert model.now > 3 * POLICY.deadline_s
+
+
 async def _drive(driver: Driver, model: Acting, run: JobRun, rounds: int) -> tuple[Judgement, int, float]:
     """Drive as a worker does: wait when put off, and go on after someone mended what was fatal."""
     raised, active = 0, 0.0

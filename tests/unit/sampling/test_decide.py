@@ -120,6 +120,20 @@ def test_the_coin_alone_selects_and_the_transcript_goes_only_with_those_it_picks
     assert bool(jobs) == bool(decision.jobs) == decision.selected
 
 
+@pytest.mark.parametrize(("rate", "weight16"), [(0.9, 18), (0.3, 53)])
+def test_s2_the_coin_is_compared_with_the_probability_that_is_recorded(rate: float, weight16: int) -> None:
+    """So coarse that the weight next to it would pick others."""
+    policy = parse_policy(
+        f"strata: [{{name: base, rate: {rate}, rubrics: [correction]}}]", source="p", rubrics={"correction"}
+    )
+    coins = {name: toss(SALT, "select", "t", name, "e0") for name in map(str, range(1_000))}
+    near = {name for name, coin in coins.items() if picked(coin, weight16 - 1) != picked(coin, weight16 + 1)}
+    assert len(near) > 10
+    for name in near:
+        decision = one(policy, chat(session_id=name))
+        assert (decision.weight16, decision.selected) == (weight16, picked(coins[name], weight16))
+
+
 def test_rates_nest() -> None:
     """S2: what is picked at 5 % is picked at every higher rate."""
 

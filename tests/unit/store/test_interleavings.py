@@ -185,5 +185,19 @@ def test_r5_what_retention_drops_meanwhile_is_not_counted_again(pair: Pair, prun
     every_step(pair, run, check)
 
 
+@pytest.mark.parametrize("prune_first", [False, True], ids=["record-first", "prune-first"])
+def test_r5_a_verdict_that_comes_while_its_row_goes_is_counted_once_or_not(pair: Pair, prune_first: bool) -> None:
+    """J4: before the row goes it replaces the failure, in totals and baseline alike; after that it is left out."""
+
+    def run(name: str) -> tuple[Work, Work]:
+        works = recording(judgement(name)), lambda store: store.expire(text_before=NOW + 1, rows_before=NOW + 1)
+        with pair.looking._engine.begin() as connection:  # or `name` would be taken for dropped already
+            connection.exec_driver_sql("DELETE FROM meta WHERE name = 'pruned_before'")
+        pair.looking.record([decision(name), unscored(name)])
+        return (works[1], works[0]) if prune_first else works
+
+    every_step(pair, run, lambda name: require(pair.looking.session("t", name, "e0") is None))
+
+
 def require(holds: bool) -> None:
     assert holds
