@@ -212,11 +212,13 @@ class Model(RuleBasedStateMachine):
 
     def poll(self) -> int:
         wanted = self.queue.wanted(self.parts)
+        assert all(room >= 1 for room in wanted.values())
+        # As the worker does: no more in all than the fullest of them has room for, since they share a bound.
+        most = min(wanted.values(), default=0)
         count = 0
-        for tp, room in wanted.items():
-            assert room >= 1
+        for tp in wanted:
             at = self.next[tp]
-            if at < len(self.log[tp]):
+            if count < most and at < len(self.log[tp]):
                 claim = self.queue.claim(tp, at, at)
                 self.queue.add(job(self.log[tp][at]), Record(tp.topic, tp.partition, at), claim)
                 self.next[tp] = at + 1
