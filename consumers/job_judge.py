@@ -23,6 +23,7 @@ from monitor.judgement import Judgement, Unscored
 from monitor.judging.accounting import Call, OnCall
 from monitor.judging.breaker import Breaker
 from monitor.judging.drive import Driver, JobRun
+from monitor.judging.family import families
 from monitor.judging.flow import judgement
 from monitor.judging.model import JudgeModel
 from monitor.judging.open import retry_policy
@@ -46,7 +47,8 @@ class InvalidJob(BackslideError):
 class JobJudge:
     """Judges jobs with one model. Raises `ConfigError` when a rubric's prompt can't be loaded.
 
-    `on_call` hears of every call. `outage` says how long to wait after `JudgeFatal`, `breaker` how long otherwise.
+    `on_call` hears of every call, `on_same_family` of every job whose assistant is of the judge's own family of
+    models. `outage` says how long to wait after `JudgeFatal`, `breaker` how long otherwise.
     `prompt` loads the prompt of a rubric with an assistant's constraints. `clock` is monotonic, in seconds.
     """
 
@@ -56,6 +58,7 @@ class JobJudge:
         model: JudgeModel,
         *,
         on_call: OnCall | None = None,
+        on_same_family: Callable[[], None] | None = None,
         rubrics: Mapping[str, Rubric] = RUBRICS,
         prompt: Load | None = None,
         breaker: Breaker | None = None,
@@ -66,6 +69,9 @@ class JobJudge:
         self.rubrics = rubrics
         self._settings = settings
         self._on_call = on_call
+        self._on_same_family = on_same_family
+        self._families = families(model.model)
+        self._said: set[str] = set()
         self._prompts = Prompts(settings.constraints, prompt)
         self._outage = outage or Outage()
         self._clock = clock
@@ -100,6 +106,7 @@ class JobJudge:
         if rubric is None:
             raise InvalidJob("unknown_rubric", f"there is no rubric {job.rubric!r} in this version")
         session = _session(job)
+        self._heed_family(session.attributes.model)
         prompt = self._prompts.of(rubric.name, session.attributes.assistant)
         run: JobRun | None = None
         try:
@@ -160,6 +167,20 @@ class JobJudge:
             self._trouble = ""
             self._wake.set()
             self._wake = asyncio.Event()
+
+    def _heed_family(self, assistant: str | None) -> None:
+        shared = self._families & families(assistant)
+        if shared and self._on_same_family is not None:
+            self._on_same_family()
+        for family in sorted(shared - self._said):
+            self._said.add(family)
+            self._log.warning(
+                "judge_of_the_same_family",
+                family=family,
+                judge=self.model.name,
+                assistant_model=assistant,
+                reason="judges tend to favor their own family: take a judge of another, or compare with one",
+            )
 
     def _failed(self, job: Job, rubric: Rubric, prompt: Prompt, run: JobRun | None, error: Exception) -> Judgement:
         now = round(time.time() * 1000)

@@ -23,6 +23,7 @@ from consumers.delivery import KINDS, STAGE, Delivery
 from consumers.health import Health
 from consumers.job_judge import UNREADABLE, InvalidJob, JobJudge
 from consumers.job_queue import Claim, JobQueue, Work
+from consumers.judge_check import JudgeCheck
 from consumers.lag import Lag
 from monitor.config import Settings
 from monitor.decision import Job, decode_job
@@ -56,16 +57,26 @@ async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health:
     """
     names = settings.topics
     model = open_judge(settings.judge)  # first: a wrong name or key is to be seen without a broker
+    check = JudgeCheck(model, settings.judge, meters)
     try:
+        asked = await check.first()
         await topics.require(
             settings, {names.jobs_urgent, names.jobs_routine, names.judgements, names.dead_letters}
         )
         if model.provider != "lexical":
             structlog.get_logger().warning("sends_text_unredacted", process=STAGE, judge=model.name)
         judge = JobJudge(
-            settings.judge, model, rubrics=configured(settings.rubrics), on_call=partial(count_call, meters)
+            settings.judge,
+            model,
+            rubrics=configured(settings.rubrics),
+            on_call=partial(count_call, meters),
+            on_same_family=meters.counter("judge_same_family", provider=model.provider, model=model.model).inc,
         )
-        await Worker(settings, meters, health, judge).run(stop)
+        watching = asyncio.create_task(check.watch(asked), name="judge-check")
+        try:
+            await Worker(settings, meters, health, judge).run(stop)
+        finally:
+            watching.cancel()
     finally:
         await model.aclose()
 

@@ -125,6 +125,16 @@ PIPELINE: Final[tuple[Metric, ...]] = (
     ),
     _counter("judge_requests", "Calls to the judge, by what came of them.", "provider", "model", "error_type"),
     _counter("judge_tokens", "Tokens used by the judge.", "provider", "model", "token_type"),
+    _counter(
+        "judge_usage_estimated", "Calls whose tokens are estimates, because none were told.", "provider", "model"
+    ),
+    _counter("judge_same_family", "Jobs whose assistant is of the judge's own model family.", "provider", "model"),
+    _gauge(
+        "judge_model_retires_timestamp_seconds",
+        "Unix time at which the provider retires the judge's model; absent while none is set.",
+        "provider",
+        "model",
+    ),
     _counter("judge_repairs", "Answers that had to be asked for again.", "rubric"),
     _counter("recorded", "Records taken into the store, by kind.", "kind"),
     _counter("dead_letters", "Records put aside as dead letters.", "stage"),

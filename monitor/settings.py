@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 ENV_PREFIX: Final = "BACKSLIDE_"
+Effort: TypeAlias = Literal["default", "low", "medium", "high", "xhigh", "max"]
+CacheTtl: TypeAlias = Literal["5m", "1h"]
 SaslMechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
@@ -151,8 +153,10 @@ class JudgeSettings(Section):
     attempt_timeout_s: float = Field(default=60.0, gt=0, description="For one call.")
     drain_s: float = Field(default=60.0, ge=0, description="Time to finish what is under way at SIGTERM.")
     max_tokens: int = Field(default=8_192, ge=256, le=64_000, description="Of an answer.")
-    effort: Literal["low", "medium", "high"] = Field(default="low", description="How hard the model thinks.")
-    cache_ttl: Literal["5m", "1h"] = Field(default="1h", description="How long the provider keeps a prefix.")
+    effort: Effort = Field(
+        default="low", description="How hard the model thinks; `default` leaves it to the model."
+    )
+    cache_ttl: CacheTtl = Field(default="1h", description="How long the provider keeps a prefix.")
     base_url: str | None = Field(default=None, description="Another address of the provider's API.")
     api_key: SecretStr | None = Field(default=None, description="Needed for anthropic; best from the environment.")
     retry_after_cap_s: float = Field(

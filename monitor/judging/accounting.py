@@ -15,7 +15,15 @@ from monitor.judging.model import ERROR_TYPES, JudgeModel
 from monitor.metrics import Meters
 
 ANSWERED: Final = "none"
-METERS: Final = ("judge_request_duration_seconds", "judge_requests", "judge_tokens", "judge_repairs")
+METERS: Final = (
+    "judge_request_duration_seconds",
+    "judge_requests",
+    "judge_tokens",
+    "judge_usage_estimated",
+    "judge_same_family",
+    "judge_model_retires_timestamp_seconds",
+    "judge_repairs",
+)
 TOKEN_TYPES: Final = ("input", "output", "cache_read", "cache_write", "thinking")
 
 
@@ -42,6 +50,8 @@ def declare_calls(meters: Meters, judge: JudgeModel) -> None:
         meters.counter("judge_requests", provider=judge.provider, model=judge.model, error_type=error_type)
     for token_type in TOKEN_TYPES:
         meters.counter("judge_tokens", provider=judge.provider, model=judge.model, token_type=token_type)
+    for name in ("judge_usage_estimated", "judge_same_family"):
+        meters.counter(name, provider=judge.provider, model=judge.model)
     meters.histogram("judge_request_duration_seconds", provider=judge.provider, model=judge.model)
 
 
@@ -53,6 +63,8 @@ def count_call(meters: Meters, call: Call) -> None:
     for token_type in TOKEN_TYPES:
         tokens = getattr(call.usage, f"{token_type}_tokens")
         meters.counter("judge_tokens", **labels, token_type=token_type).inc(tokens)
+    if call.usage.estimated:
+        meters.counter("judge_usage_estimated", **labels).inc()
 
 
 def count_repairs(meters: Meters, judgement: Judgement) -> None:

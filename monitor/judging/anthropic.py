@@ -11,29 +11,34 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 import anthropic
 from anthropic.types import MessageParam, TextBlockParam
 
 from monitor.errors import JudgeError, JudgeUnavailable
+from monitor.judging.anthropic_models import facts_from, models_from
 from monitor.judging.anthropic_reply import completion_from, error_from
+from monitor.judging.check import ModelFacts
 from monitor.judging.model import Completion, JudgeRequest
 from monitor.judging.quota import anthropic_limits
 from monitor.judging.words import sendable, word
+from monitor.settings import CacheTtl, Effort
 
-Effort: TypeAlias = Literal["low", "medium", "high"]
-CacheTtl: TypeAlias = Literal["5m", "1h"]
+_Call: TypeAlias = Callable[..., Awaitable[Any]]
 
 BASE_URL: Final = "https://api.anthropic.com"
 MAX_CONNECT_S: Final = 10.0
+_LISTED: Final = 1_000
 
 
 class AnthropicJudge:
     """A `JudgeModel` over the Messages API with structured output and a cached system prefix.
 
-    `effort` is the model's own knob; there are no sampling parameters (the API refuses them). `wall` gives Unix
+    `effort` is the model's own knob (`default`: left to it); there are no sampling parameters (the API refuses
+    them). `wall` gives Unix
     seconds, for `retry-after` dates. The client is closed by `aclose`.
     """
 
@@ -66,7 +71,8 @@ class AnthropicJudge:
         (`FatalType`). A refusal and an answer cut at `max_tokens` are completions.
         """
         started = time.monotonic()
-        sent = await self._send(request, timeout)
+        create = self._client.messages.with_raw_response.create
+        sent = await self._send(partial(create, **self.params_for(request)), timeout)
         if isinstance(sent, JudgeError):
             raise sent
         raw, headers = sent
@@ -85,15 +91,28 @@ class AnthropicJudge:
         """Release connections."""
         await self._client.close()
 
-    async def _send(self, request: JudgeRequest, seconds: float) -> tuple[bytes, Mapping[str, str]] | JudgeError:
+    async def describe(self, *, timeout: float) -> ModelFacts | None:  # noqa: ASYNC109 - the seam's
+        """Ask what the provider knows of the model; None where nothing speaks the Models API.
+
+        Raises `JudgeError` when the provider could not be asked.
+        """
+        models = self._client.models.with_raw_response
+        sent = await self._send(partial(models.retrieve, self.model), timeout)
+        if not isinstance(sent, JudgeError):
+            return facts_from(sent[0])
+        if sent.error_type != "not_found":
+            raise sent
+        # Either the model isn't there, or the endpoint isn't, as with many gateways: their lists tell.
+        listed = await self._send(partial(models.list, limit=_LISTED), timeout)
+        offers = None if isinstance(listed, JudgeError) else models_from(listed[0])
+        return None if offers is None else ModelFacts(known=self.model in offers, offers=offers)
+
+    async def _send(self, call: _Call, seconds: float) -> tuple[bytes, Mapping[str, str]] | JudgeError:
         # The error is returned, not raised: raised in here, its __context__ would keep the SDK's exception alive.
         try:
             # httpx times out each read; a server that trickles bytes is stopped by the outer timeout alone.
             async with asyncio.timeout(seconds):
-                response = await self._client.messages.with_raw_response.create(
-                    **self.params_for(request),
-                    timeout=anthropic.Timeout(seconds, connect=min(seconds, MAX_CONNECT_S)),
-                )
+                response = await call(timeout=anthropic.Timeout(seconds, connect=min(seconds, MAX_CONNECT_S)))
         except anthropic.APIStatusError as error:
             reply = error.response
             return error_from(
@@ -125,12 +144,13 @@ def params_for(request: JudgeRequest, *, model: str, effort: Effort, cache_ttl: 
     messages: list[MessageParam] = [_message(message.role, sendable(message.text)) for message in request.messages]
     # The grammar takes no bounds; transform_schema turns them into prose, and the rubric's parser checks them.
     schema = anthropic.transform_schema(request.schema)
+    output: dict[str, Any] = {"format": {"type": "json_schema", "schema": schema}}
     return {
         "model": model,
         "max_tokens": request.max_tokens,
         "system": [system],
         "messages": messages,
-        "output_config": {"effort": effort, "format": {"type": "json_schema", "schema": schema}},
+        "output_config": output if effort == "default" else {"effort": effort} | output,
     }
 
 

@@ -1,20 +1,42 @@
 """A local server that speaks the Anthropic Messages API on the wire, and can break in all the ways it does.
 
 It checks requests as strictly as the real one (version, credentials, sampling parameters, grammar of the schema,
-blank messages), remembers them, and answers from a script. Plain sockets, since some answers are not HTTP.
+blank messages), remembers them, and answers from a script. It describes the models that it is given.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
-from collections import deque
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from typing import Any, Final, Self, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 import msgspec
+
+from tests.services.scripted_api import HANG_S, Received, Reply, Script, ScriptedApi, html, raw
+
+__all__ = [
+    "API_KEY",
+    "API_VERSION",
+    "HANG_S",
+    "MessagesApi",
+    "Received",
+    "Reply",
+    "Script",
+    "cut_on_its_way",
+    "drop",
+    "failure",
+    "hang",
+    "html",
+    "message",
+    "model",
+    "overloaded",
+    "rate_limited",
+    "raw",
+    "refusal",
+    "server_error",
+    "trickle",
+]
 
 API_VERSION: Final = "2026-10-21"
 API_KEY: Final = "key-of-the-tests"
@@ -39,32 +61,6 @@ GRAMMAR: Final = frozenset(
         "format",
     }
 )
-HANG_S: Final = 30.0
-
-
-class Received(msgspec.Struct, kw_only=True, frozen=True):
-    """One request. Header names are lower-case; `body` is {} if it was no JSON object."""
-
-    path: str
-    headers: dict[str, str]
-    body: dict[str, Any]
-
-
-class Reply(msgspec.Struct, kw_only=True, frozen=True):
-    """One answer. `sent` cuts the bytes of the body (and drops the connection); None sends no byte at all.
-
-    `delay_s` waits before the first byte; `pause_s` waits between the bytes of the body.
-    """
-
-    status: int = 200
-    headers: dict[str, str] = {}
-    body: bytes = b""
-    sent: int | None = -1
-    delay_s: float = 0.0
-    pause_s: float = 0.0
-
-
-Script: TypeAlias = Callable[[Received], Reply]
 
 
 def message(text: str, *, stop: str | None = "end_turn", **changes: Any) -> Reply:
@@ -119,14 +115,26 @@ def server_error() -> Reply:
     return failure(500, "api_error")
 
 
-def html(status: int = 200) -> Reply:
-    """Answer as a proxy or a login page in between does."""
-    return Reply(status=status, headers={"content-type": "text/html"}, body=b"<html><body>Sign in</body></html>")
-
-
-def raw(body: bytes) -> Reply:
-    """Answer 200, as JSON by its content type, with any bytes."""
-    return Reply(body=body)
+def model(name: str, **changes: Any) -> dict[str, Any]:
+    """Describe a model as the Models API does; `changes` override its fields."""
+    levels = {level: {"supported": True} for level in ("low", "medium", "high", "xhigh", "max")}
+    body: dict[str, Any] = {
+        "type": "model",
+        "id": name,
+        "display_name": name,
+        "created_at": "2026-08-01T00:00:00Z",
+        "lifecycle": "active",
+        "deprecated_at": None,
+        "retires_at": None,
+        "max_tokens": 64_000,
+        "max_input_tokens": 200_000,
+        "capabilities": {
+            "structured_outputs": {"supported": True},
+            "effort": {"supported": True} | levels,
+            "thinking": {"supported": True, "types": {"adaptive": {"supported": True}}},
+        },
+    }
+    return body | changes
 
 
 def hang(seconds: float = HANG_S) -> Reply:
@@ -144,113 +152,44 @@ def drop(sent: int | None = 20) -> Reply:
     return msgspec.structs.replace(message("a text that never arrives in full"), sent=sent)
 
 
-class MessagesApi:
-    """The server, on a free port of 127.0.0.1 in a thread of its own. A context manager.
+class MessagesApi(ScriptedApi):
+    """The server. Valid requests are answered from the script, and messages without usage get one.
 
-    Valid requests take the next reply of the script, then what `otherwise` says (by default status 500). Invalid
-    ones are answered as the real API answers them and take nothing from the script.
+    `models` are described under /v1/models; None is a gateway that knows nothing of that path. `model_reply`
+    answers all such questions instead.
     """
 
     def __init__(self, otherwise: Script | None = None) -> None:
-        self.requests: list[Received] = []
-        self.base_url = ""
-        self._otherwise = otherwise or self._ended
-        self._beyond = 0
-        self._script: deque[Reply] = deque()
+        super().__init__(otherwise)
+        self.models: list[dict[str, Any]] | None = None
+        self.model_reply: Reply | None = None
         self._cached: set[str] = set()
-        self._arrival = threading.Condition()
-        self._started: Future[None] = Future()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="messages-api", daemon=True)
-
-    def script(self, *replies: Reply) -> None:
-        """Append replies."""
-        self._script.extend(replies)
-
-    def check(self) -> None:
-        """Raise `AssertionError` unless the script was asked for to its end and not beyond."""
-        if self._script or self._beyond:
-            raise AssertionError(f"{len(self._script)} replies left, {self._beyond} requests beyond the script")
 
     def reset(self) -> None:
-        """Forget requests, script and cache."""
-        self.requests.clear()
-        self._script.clear()
-        self._beyond = 0
+        """Forget requests, script, cache and models."""
+        super().reset()
+        self.models = self.model_reply = None
         self._cached.clear()
 
-    def wait_for(self, requests: int, seconds: float = 10.0) -> None:
-        """Wait until so many requests have come in; raises `TimeoutError`."""
-        with self._arrival:
-            if not self._arrival.wait_for(lambda: len(self.requests) >= requests, seconds):
-                raise TimeoutError(f"{len(self.requests)} of {requests} requests within {seconds} s")
+    def answer(self, received: Received) -> Reply:
+        """Refuse what the API refuses, describe models, and answer the rest from the script."""
+        if received.method == "GET" and received.path.startswith("/v1/models"):
+            return self._described(received)
+        return _refused(received) or self._priced(received.body, self.next_reply(received))
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._started.result(timeout=10)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=10)
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._connection, "127.0.0.1", 0))
-        self.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        self._started.set_result(None)
-        self._loop.run_forever()
-        server.close()
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.close()
-
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while await self._exchange(reader, writer):
-                pass
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client went away, as it does after a timeout
-        except asyncio.CancelledError:
-            pass  # the server stops; asyncio would log a canceled connection as an error
-        finally:
-            writer.close()
-
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Serve one request; tell whether the connection stays open."""
-        received = await _receive(reader)
-        if received is None:
-            return False
-        with self._arrival:
-            self.requests.append(received)
-            self._arrival.notify_all()
-        reply = self._reply(received)
-        await asyncio.sleep(reply.delay_s)
-        if reply.sent is None:
-            return False
-        headers = {
-            "content-type": "application/json",
-            "request-id": f"req_{len(self.requests)}",
-            "content-length": str(len(reply.body)),
-        } | reply.headers
-        lines = [f"HTTP/1.1 {reply.status} Reply", *(f"{name}: {value}" for name, value in headers.items())]
-        writer.write("\r\n".join([*lines, "", ""]).encode())
-        whole = reply.sent < 0
-        await _send(writer, reply.body if whole else reply.body[: reply.sent], reply.pause_s)
-        return whole
-
-    def _reply(self, received: Received) -> Reply:
-        wrong = _refused(received)
+    def _described(self, received: Received) -> Reply:
+        if self.model_reply is not None:
+            return self.model_reply
+        if self.models is None:
+            return Reply(status=404, body=b'{"detail": "Not Found"}')
+        wrong = _unauthorized(received)
         if wrong is not None:
             return wrong
-        reply = self._script.popleft() if self._script else self._otherwise(received)
-        return self._priced(received.body, reply)
-
-    def _ended(self, _: Received) -> Reply:
-        self._beyond += 1
-        return failure(500, "api_error", "the script has ended")
+        name = unquote(urlsplit(received.path).path.removeprefix("/v1/models").strip("/"))
+        if not name:
+            return raw(json.dumps({"data": self.models, "has_more": False}).encode())
+        found = next((item for item in self.models if item["id"] == name), None)
+        return raw(json.dumps(found).encode()) if found else failure(404, "not_found_error", f"model: {name}")
 
     def _priced(self, body: dict[str, Any], reply: Reply) -> Reply:
         """Add usage to a message that has none: the system prefix is written to the cache once, then read."""
@@ -280,41 +219,24 @@ class MessagesApi:
         return msgspec.structs.replace(reply, body=json.dumps(content).encode())
 
 
-async def _receive(reader: asyncio.StreamReader) -> Received | None:
-    try:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    except asyncio.IncompleteReadError:
-        return None
-    first, *lines = head.rstrip().split("\r\n")
-    headers = {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in lines)}
-    body = await reader.readexactly(int(headers.get("content-length", "0")))
-    try:
-        decoded = json.loads(body)
-    except ValueError:
-        decoded = None
-    path = first.split(" ")[1]
-    return Received(path=path, headers=headers, body=decoded if isinstance(decoded, dict) else {})
-
-
-async def _send(writer: asyncio.StreamWriter, body: bytes, pause_s: float) -> None:
-    step = 1 if pause_s else max(1, len(body))
-    for start in range(0, len(body), step):
-        writer.write(body[start : start + step])
-        await writer.drain()
-        await asyncio.sleep(pause_s)
-
-
 def _refused(received: Received) -> Reply | None:
-    headers, body = received.headers, received.body
     if received.path != "/v1/messages":
         return failure(404, "not_found_error", "no such path")
+    unauthorized, body = _unauthorized(received), received.body
+    if unauthorized is not None:
+        return unauthorized
+    # The real API quotes what it was sent; so does this one, to show that nobody passes it on.
+    wrong = _wrong_body(body)
+    return failure(400, "invalid_request_error", f"{wrong} in {json.dumps(body)}") if wrong else None
+
+
+def _unauthorized(received: Received) -> Reply | None:
+    headers = received.headers
     if headers.get("authorization") != f"Bearer {API_KEY}":
         return failure(401, "authentication_error", f"invalid key {headers.get('authorization')}")
     if headers.get("anthropic-version") != API_VERSION:
         return failure(400, "invalid_request_error", "anthropic-version: unknown")
-    # The real API quotes what it was sent; so does this one, to show that nobody passes it on.
-    wrong = _wrong_body(body)
-    return failure(400, "invalid_request_error", f"{wrong} in {json.dumps(body)}") if wrong else None
+    return None
 
 
 def _wrong_body(body: Mapping[str, Any]) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from consumers.job_judge import InvalidJob, JobJudge
 from consumers.outage import Outage
@@ -49,11 +50,11 @@ def raiser(error: Exception) -> Answer:
     return answer
 
 
-def job(*replies: str, rubric: str = "politeness") -> Job:
+def job(*replies: str, rubric: str = "politeness", assistant_model: str | None = None) -> Job:
     events = [
         Turn(
             event_id=f"e{at}", session_id="s", ts=at, turn_id=f"t{at}", role="assistant", text=text,
-            assistant="concierge",
+            assistant="concierge", model=assistant_model,
         )
         for at, text in enumerate(replies)
     ]  # fmt: skip
@@ -101,6 +102,18 @@ async def test_a_job_gives_its_judgement_with_the_constraints_of_its_assistant()
     )
     assert "Be fair." in model.asked[0].system
     assert "No jokes." in model.asked[0].system
+
+
+async def test_a_judge_of_the_assistants_own_family_is_counted_each_time_and_said_once() -> None:
+    model, counted = Model(lambda _: POLITE), []
+    model.model = "claude-haiku-5-5"
+    own = judge(model, on_same_family=lambda: counted.append(1))
+    with capture_logs() as logs:
+        for assistant in ("claude-opus-5-5", "gpt-6", "anthropic.claude-sonnet-5-5-v1:0", None, "our-own"):
+            await judged(own, job("Gladly.", assistant_model=assistant))
+    assert len(counted) == 2
+    said = [entry for entry in logs if entry["event"] == "judge_of_the_same_family"]
+    assert [(entry["family"], entry["assistant_model"]) for entry in said] == [("anthropic", "claude-opus-5-5")]
 
 
 async def test_jobs_that_nobody_can_judge_are_told_apart() -> None:

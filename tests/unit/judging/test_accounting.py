@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -46,6 +47,13 @@ def test_a_call_is_counted_with_its_tokens_and_duration(meters: Meters) -> None:
         for kind in ("input", "output", "cache_read", "cache_write", "thinking")
     }
     assert tokens == {"input": 100, "output": 20, "cache_read": 7, "cache_write": 3, "thinking": 5}
+
+
+def test_tokens_that_were_estimated_are_marked(meters: Meters) -> None:
+    declare_calls(meters, LexicalJudge())
+    assert value(meters.registry, "judge_usage_estimated_total", **MODEL) == 0
+    count_call(meters, call(msgspec.structs.replace(USAGE, estimated=True)))
+    assert value(meters.registry, "judge_usage_estimated_total", **MODEL) == 1
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,14 @@ async def test_settings_reach_the_request(server: api.MessagesApi) -> None:
     assert body["system"][0]["cache_control"]["ttl"] == "5m"
 
 
+async def test_the_default_effort_is_left_to_the_model(server: api.MessagesApi) -> None:
+    judge = AnthropicJudge("m", api_key=api.API_KEY, base_url=server.base_url, effort="default")
+    server.script(api.message("{}"))
+    await judge.complete(REQUEST, timeout=5)
+    await judge.aclose()
+    assert set(server.requests[0].body["output_config"]) == {"format"}
+
+
 async def test_the_system_prefix_is_read_from_the_cache_the_second_time(
     server: api.MessagesApi, judge: AnthropicJudge
 ) -> None:
@@ -255,6 +263,8 @@ async def test_html_with_status_200_is_a_bad_response(server: api.MessagesApi, j
         (api.html(400), "bad_response"),
         (api.failure(400, "invalid_request_error", x_should_retry="true"), "bad_response"),
         (api.cut_on_its_way(), "bad_response"),
+        (msgspec.structs.replace(api.server_error(), sent=10), "connection"),
+        (msgspec.structs.replace(api.message("{}"), headers={"content-encoding": "gzip"}), "connection"),
         (api.drop(), "connection"),
         (api.drop(None), "connection"),
     ],
@@ -331,6 +341,17 @@ async def test_retry_after_is_read(
     started = time.monotonic()
     assert (await failed(judge)).retry_after == seconds
     assert time.monotonic() - started < 2, "the adapter tells the wish, it doesn't wait"
+
+
+async def test_growing_too_fast_is_waited_out(server: api.MessagesApi, judge: AnthropicJudge) -> None:
+    server.script(api.failure(429, "rate_limit_error", code="ramp_limit_exceeded", retry_after="20"))
+    error = await failed(judge)
+    assert (type(error), error.error_type, error.retry_after) == (JudgeUnavailable, "rate_limit", 20.0)
+
+
+async def test_an_answer_of_a_megabyte_is_read(server: api.MessagesApi, judge: AnthropicJudge) -> None:
+    server.script(api.message("x" * 1_000_000))
+    assert len((await judge.complete(REQUEST, timeout=20)).text) == 1_000_000
 
 
 @pytest.mark.parametrize("reply", [api.hang(), api.trickle(0.05)])
