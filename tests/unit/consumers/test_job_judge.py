@@ -15,13 +15,14 @@ from consumers.job_judge import InvalidJob, JobJudge
 from consumers.outage import Outage
 from monitor.config import JudgeSettings
 from monitor.decision import Job
-from monitor.errors import ConfigError, JudgeFatal, JudgeUnavailable
+from monitor.errors import ConfigError, JudgeError, JudgeFatal, JudgeUnavailable
 from monitor.events import Turn, encode
 from monitor.judgement import Judgement, Unscored, Verdict
 from monitor.judging.breaker import Breaker, BreakerPolicy
 from monitor.judging.model import Completion, JudgeRequest
 from monitor.judging.prompt import Prompt, parse
 from monitor.session import SessionContent, content_hash
+from tests.consumers.broker_io import until
 from tests.unit.judging.politeness import POLITE, PROMPT_FILE, Politeness
 
 Answer = Callable[[JudgeRequest], str]
@@ -185,7 +186,7 @@ async def test_a_prompt_that_can_not_be_used_is_nobody_elses_fault() -> None:
         JudgeUnavailable("overloaded", "later", retry_after=3_600.0),
     ],
 )
-async def test_a_judge_that_is_down_keeps_the_job_until_it_answers(error: Exception) -> None:
+async def test_a_judge_that_is_down_keeps_the_job_until_it_answers(error: JudgeError) -> None:
     """J3: it says so, tries again after pauses, and pays for nothing twice."""
     model = Model(lambda _: POLITE)
     own = judge(model)
@@ -202,9 +203,7 @@ async def test_a_judge_that_is_down_keeps_the_job_until_it_answers(error: Except
     model.answer = second_fails
     began = time.monotonic()
     task = asyncio.create_task(own.judge(job("Gladly.", "Gladly!")))
-    async with asyncio.timeout(10):
-        while calls < 4 or error.error_type not in (own.down or ""):
-            await asyncio.sleep(0.005)
+    await until(lambda: calls >= 4 and error.error_type in (own.down or ""), 10, every=0.005)
     assert not task.done()
     assert calls <= 2 + (time.monotonic() - began) / 0.02, "no pause is shorter than the breaker's first"
     model.answer = lambda _: POLITE
