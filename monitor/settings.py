@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 ENV_PREFIX: Final = "BACKSLIDE_"
 Effort: TypeAlias = Literal["default", "low", "medium", "high", "xhigh", "max"]
 CacheTtl: TypeAlias = Literal["5m", "1h"]
+AnswerFormat: TypeAlias = Literal["auto", "json_schema", "json_object", "text"]
 SaslMechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
@@ -147,7 +148,9 @@ class SamplingSettings(Section):
 class JudgeSettings(Section):
     """Who judges, how many at a time, and for how long."""
 
-    model: str = Field(default="lexical", description="`lexical`, or `anthropic:<model>`.")
+    model: str = Field(
+        default="lexical", description="`lexical`, `anthropic:<model>` or `openai_compatible:<model>`."
+    )
     concurrency: int = Field(default=32, ge=1, le=1_024, description="Jobs in flight.")
     deadline_s: float = Field(default=120.0, gt=0, description="For all calls of a job, started at its first.")
     attempt_timeout_s: float = Field(default=60.0, gt=0, description="For one call.")
@@ -157,8 +160,25 @@ class JudgeSettings(Section):
         default="low", description="How hard the model thinks; `default` leaves it to the model."
     )
     cache_ttl: CacheTtl = Field(default="1h", description="How long the provider keeps a prefix.")
-    base_url: str | None = Field(default=None, description="Another address of the provider's API.")
+    base_url: str | None = Field(
+        default=None, description="Address of the API: needed for openai_compatible, another one for anthropic."
+    )
     api_key: SecretStr | None = Field(default=None, description="Needed for anthropic; best from the environment.")
+    key_header: str = Field(
+        default="authorization",
+        pattern=r"^[A-Za-z0-9-]+$",
+        description="openai_compatible: header of the key: `authorization` (a bearer token), Azure has `api-key`.",
+    )
+    headers: dict[str, SecretStr] = Field(
+        default_factory=dict, description="openai_compatible: further headers of each call."
+    )
+    query: dict[str, str] = Field(
+        default_factory=dict, description="openai_compatible: query of each call, such as Azure's `api-version`."
+    )
+    answer_format: AnswerFormat = Field(
+        default="auto",
+        description="openai_compatible: how JSON is asked for; `auto` finds the strictest that the server takes.",
+    )
     retry_after_cap_s: float = Field(
         default=30.0, gt=0, description="A longer wish of the provider puts the job off instead."
     )

@@ -15,20 +15,25 @@ from monitor.judging.model import JudgeModel
 from monitor.judging.retry import RetryPolicy
 
 API_KEY_VARIABLE: Final = "BACKSLIDE_JUDGE__API_KEY"
-_ALLOWED: Final = "`lexical` or `anthropic:<model>`, such as anthropic:claude-haiku-5-5"
+PROVIDERS: Final = ("anthropic", "openai_compatible")
+_ALLOWED: Final = (
+    "`lexical`, `anthropic:<model>`, such as anthropic:claude-haiku-5-5, or `openai_compatible:<model>`"
+)
 _MODEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}")
 
 
 def open_judge(settings: JudgeSettings) -> JudgeModel:
     """Make the judge that `judge.model` names; close it with `aclose`. Raises `ConfigError`."""
-    if settings.model == "lexical":
-        return LexicalJudge()
-    return _anthropic(_anthropic_model(settings), settings)
+    provider, model = _named(settings)
+    if provider == "anthropic":
+        return _anthropic(model, settings)
+    return LexicalJudge() if provider == "lexical" else _openai_compatible(model, settings)
 
 
 def judge_name(settings: JudgeSettings) -> str:
     """Give the `name` of the judge that `judge.model` asks for, without its key. Raises `ConfigError`."""
-    return "lexical" if settings.model == "lexical" else f"anthropic:{_anthropic_model(settings)}"
+    provider, model = _named(settings)
+    return f"{provider}:{model}" if model else provider
 
 
 def retry_policy(settings: JudgeSettings) -> RetryPolicy:
@@ -40,15 +45,20 @@ def retry_policy(settings: JudgeSettings) -> RetryPolicy:
     )
 
 
-def _anthropic_model(settings: JudgeSettings) -> str:
+def _named(settings: JudgeSettings) -> tuple[str, str]:
+    """Give provider and model; the lexical judge has no model to choose."""
+    if settings.model == "lexical":
+        return "lexical", ""
     provider, _, model = settings.model.partition(":")
-    if provider != "anthropic" or not _MODEL.fullmatch(model):
+    if provider not in PROVIDERS or not _MODEL.fullmatch(model):
         raise ConfigError(f"judge.model = {settings.model!r}: must be {_ALLOWED}")
-    return model
+    return provider, model
 
 
 def _anthropic(model: str, settings: JudgeSettings) -> JudgeModel:
     key = _api_key(settings.api_key)
+    if key is None:
+        raise ConfigError(f"judge.api_key is not set, and judge.model needs one: set {API_KEY_VARIABLE}")
     # Imported here because the SDK takes seconds to load, which the lexical judge and other commands don't need.
     from monitor.judging.anthropic import BASE_URL, AnthropicJudge  # noqa: PLC0415 - see above
 
@@ -61,11 +71,41 @@ def _anthropic(model: str, settings: JudgeSettings) -> JudgeModel:
     )
 
 
-def _api_key(secret: SecretStr | None) -> str:
+def _openai_compatible(model: str, settings: JudgeSettings) -> JudgeModel:
+    base_url = _base_url(settings.base_url)
+    if base_url is None:
+        raise ConfigError(
+            "judge.base_url is not set, and openai_compatible needs one, such as http://127.0.0.1:8000/v1"
+        )
+    # Imported here because the client takes a while to load, which other judges and commands don't need.
+    from monitor.judging.openai_compatible import OpenAICompatibleJudge  # noqa: PLC0415 - see above
+
+    return OpenAICompatibleJudge(
+        model,
+        base_url=base_url,
+        api_key=_api_key(settings.api_key),
+        key_header=settings.key_header,
+        headers={name: _header(name, value) for name, value in settings.headers.items()},
+        query=settings.query,
+        effort=settings.effort,
+        answer_format=settings.answer_format,
+    )
+
+
+def _header(name: str, secret: SecretStr) -> str:
+    value = secret.get_secret_value().strip()
+    if not (re.fullmatch(r"[A-Za-z0-9-]+", name) and re.fullmatch(r"[ -~]*", value)):
+        raise ConfigError(
+            f"judge.headers.{name}: a header has a name of letters, digits and dashes, and plain text"
+        )
+    return value
+
+
+def _api_key(secret: SecretStr | None) -> str | None:
     # A secret mounted from a file often ends in a newline; anything else that no header can hold is a mistake.
     key = secret.get_secret_value().strip() if secret else ""
     if not key:
-        raise ConfigError(f"judge.api_key is not set, and judge.model needs one: set {API_KEY_VARIABLE}")
+        return None
     if not re.fullmatch(r"[!-~]+", key):
         raise ConfigError(
             f"judge.api_key holds characters that no key has (blanks or non-ASCII): set {API_KEY_VARIABLE} anew"

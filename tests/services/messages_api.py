@@ -195,7 +195,7 @@ class MessagesApi(ScriptedApi):
         """Add usage to a message that has none: the system prefix is written to the cache once, then read."""
         try:
             content = json.loads(reply.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return reply
         if not (isinstance(content, dict) and content.get("type") == "message" and "usage" not in content):
             return reply
