@@ -68,8 +68,9 @@ _STOPS: Final[Mapping[str | None, Stop]] = {
     "length": "max_tokens",
     "content_filter": "refusal",
 }
-_FENCED: Final = re.compile(r"\s*```[A-Za-z]*[ \t]*\n(.*?)\n?\s*```\s*", re.DOTALL)
-_THOUGHT: Final = re.compile(r"\s*<think>.*?</think>\s*", re.DOTALL)
+_FENCE: Final = "```"
+_THINK: Final = "<think>"
+_THOUGHT: Final = "</think>"
 
 
 class _Part(msgspec.Struct):
@@ -219,9 +220,14 @@ def server_error(raw: bytes) -> ServerError:
 
 def bare(text: str) -> str:
     """Take off what some models put around JSON: a leading `<think>` part, and one fence around all of it."""
-    text = _THOUGHT.sub("", text, count=1) if _THOUGHT.match(text) else text
-    fenced = _FENCED.fullmatch(text)
-    return fenced[1] if fenced and "```" not in fenced[1] else text
+    # Plain searches: a pattern for this looks again at every blank of a long answer.
+    inner = text.strip()
+    if inner.startswith(_THINK) and _THOUGHT in inner:
+        text = inner = inner.partition(_THOUGHT)[2].strip()
+    first, _, rest = inner.partition("\n")
+    tag = first.removeprefix(_FENCE).strip()
+    fenced = first.startswith(_FENCE) and (not tag or tag.isalpha())
+    return rest[: -len(_FENCE)].strip() if fenced and rest.endswith(_FENCE) and rest.count(_FENCE) == 1 else text
 
 
 def _named(inner: Mapping[str, Any]) -> ServerError:
