@@ -20,6 +20,7 @@ from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
 from consumers import topics
+from consumers.collection import seldom_collected
 from consumers.health import Health
 from consumers.kafka import admin, consumer, producer
 from consumers.partition import STAGE, PartitionState
@@ -48,6 +49,7 @@ METERS: Final = (
 REVOKE_S: Final = 5.0
 STOP_S: Final = 6.0
 CLOSE_S: Final = 2.0
+OBSERVE_S: Final = 0.1
 
 
 class AssemblerStalled(BackslideError):
@@ -62,11 +64,12 @@ async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health:
     names = {settings.topics.events, settings.topics.sessions, settings.topics.dead_letters}
     await topics.require(settings, names)
     assemble = Assemble(settings, meters, health)
-    try:
-        await assemble.start()
-        await assemble.run(stop)
-    finally:
-        await assemble.close()
+    with seldom_collected():
+        try:
+            await assemble.start()
+            await assemble.run(stop)
+        finally:
+            await assemble.close()
 
 
 class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is untyped
@@ -95,6 +98,7 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
         self._fatal: BaseException | None = None
         self._failed = asyncio.Event()
         self._partitions = 0
+        self._observe_at = 0.0
         self._consumer: AIOKafkaConsumer = consumer(
             settings,
             STAGE,
@@ -168,13 +172,17 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
             self._raise_fatal()
             batch = await self._consumer.getmany(timeout_ms=200)
             now = self._clock()
-            self._health.beat()
             for tp, records in batch.items():
                 # Records of a partition that is still loading are read again: its task seeks.
                 state = self._states.get(tp)
                 if state is not None:
                     state.apply(records, now)
-            self._observe(now, await self._caught_up())
+            # With records at hand `getmany` never suspends: fetches, sends and heartbeats need their turn.
+            await asyncio.sleep(0)
+            if now >= self._observe_at:
+                self._observe_at = now + OBSERVE_S
+                self._health.beat()
+                self._observe(now, await self._caught_up())
             await self._make_room()
 
     async def _caught_up(self) -> set[TopicPartition]:
@@ -189,7 +197,7 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
 
     async def _make_room(self) -> None:
         for state in list(self._states.values()):
-            while not await state.outbox.room(1.0):
+            while state.outbox.full and not await state.outbox.room(1.0):
                 self._health.beat()
                 self._raise_fatal()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -15,12 +16,12 @@ from consumers import dead_letters
 from consumers.kafka import event_key, partition_for
 from consumers.offsets import CommitNote, encode_note
 from consumers.outbox import Outbox, Outgoing
-from monitor.assembly import Duplicate, Finished, Late, Orphan, Output, Position, SessionAssembler, Skewed
+from monitor.assembly import Duplicate, Finished, Late, Orphan, Output, SessionAssembler, Skewed
 from monitor.config import Settings
 from monitor.errors import InvalidEvent
-from monitor.events import Event, EventDecoder, Tick, encode, event_type
+from monitor.events import TAGS, Event, EventDecoder, SessionEvent, Tick, encode
 from monitor.metrics import Meters
-from monitor.session import SessionContent, SessionRecord, decode_content
+from monitor.session import CLOSE_REASONS, Addendum, SessionContent, SessionRecord, decode_content
 
 STAGE: Final = "assemble"
 JUDGED_AFTER: Final = 200  # records before the share of bad ones means anything
@@ -53,10 +54,15 @@ class PartitionState:
         self._assembler = assembler
         self._partition = partition
         self._partitions = partitions
+        self._sessions = settings.topics.sessions
         self._sessions_end = sessions_end
-        self._decoder = EventDecoder(max_bytes=settings.assembly.max_event_bytes)
+        self._decode = EventDecoder(max_bytes=settings.assembly.max_event_bytes).decode
+        self._events = {kind: meters.counter("events", event_type=tag) for kind, tag in TAGS.items()}
+        self._closed = {reason: meters.counter("sessions_closed", reason=reason) for reason in CLOSE_REASONS}
         self._valid: deque[bool] = deque(maxlen=LOOK_BACK)
         self._log = structlog.get_logger().bind(process=STAGE, partition=partition)
+        # A line a session would cost more than its assembly; even one that is thrown away costs a tenth of it.
+        self._verbose = settings.log.level == "debug"
         self._warned_of_routing = False
         self._committed: OffsetAndMetadata | None = None
         self._behind_gap = truncated
@@ -75,10 +81,20 @@ class PartitionState:
         """Apply fetched records in order. `now` is monotonic seconds. Raises `TooManyInvalid`."""
         self.active_at = now
         self.last_timestamp = records[-1].timestamp
-        for record in records:
-            # The silence that a tick stands for was counted when it was sent; more may have passed since.
-            if not self._apply(record):
-                self.silent_since = now
+        kinds = dict.fromkeys(self._events, 0)
+        try:
+            for record in records:
+                kind = self._apply(record)
+                if kind is not None:
+                    kinds[kind] += 1
+                # The silence that a tick stands for was counted when it was sent; more may have passed since.
+                if kind is not Tick:
+                    self.silent_since = now
+        finally:
+            # A counter costs as much as all else that is done for an event: once a batch.
+            for kind, count in kinds.items():
+                if count:
+                    self._events[kind].inc(count)
 
     def tick(self, now: float) -> None:
         """Append a tick, so that time goes on in a partition where nothing is said (A1).
@@ -120,26 +136,26 @@ class PartitionState:
 
     # -- one record ----------------------------------------------------------------------------------------
 
-    def _apply(self, record: Any) -> bool:
-        """Apply a record; True when it was a tick."""
+    def _apply(self, record: Any) -> type[Event] | None:
+        """Apply a record; gives the type of its event, None when it can't be accepted."""
         try:
-            event, raw = self._decoder.decode(record.value or b"")
+            event, raw = self._decode(record.value or b"")
         except InvalidEvent as error:
             self._put_aside(record, error)
-            return False
+            return None
         self._valid.append(True)
-        is_tick = isinstance(event, Tick)
-        self._ticking = self._ticking and not is_tick
-        kind = event_type(event)
-        self._meters.counter("events", event_type=kind).inc()
-        if self._reroute(event, raw, record):
+        kind = type(event)
+        if isinstance(event, Tick):
+            self._ticking = False
+        elif not self._assembler.knows(event.tenant, event.session_id) and self._reroute(event, raw, record):
             self._assembler.skip(record.offset)
-            return False
+            return kind
         self._behind_gap = False
-        timestamp = record.timestamp if record.timestamp is not None and record.timestamp >= 0 else None
-        for output in self._assembler.on_event(event, raw, Position(record.offset, timestamp)):
+        timestamp = record.timestamp
+        position = (record.offset, timestamp if timestamp is not None and timestamp >= 0 else None)
+        for output in self._assembler.on_event(event, raw, position):
             self._emit(output, record)
-        return is_tick
+        return kind
 
     def _put_aside(self, record: Any, error: InvalidEvent) -> None:
         self._valid.append(False)
@@ -165,10 +181,8 @@ class PartitionState:
         letter.stub = lambda: Outgoing(topic=topic, value=value[: len(value) // 2], key=key, headers=headers)
         self.outbox.put(letter)
 
-    def _reroute(self, event: Event, raw: bytes, record: Any) -> bool:
+    def _reroute(self, event: SessionEvent, raw: bytes, record: Any) -> bool:
         """Send an event of another partition's session on to its partition (A8)."""
-        if isinstance(event, Tick) or self._assembler.knows(event.tenant, event.session_id):
-            return False
         key = event_key(event.tenant, event.session_id)
         right = partition_for(key, self._partitions)
         if right == self._partition:
@@ -192,9 +206,7 @@ class PartitionState:
         if isinstance(output, Finished):
             self._finished(output)
         elif isinstance(output, Late):
-            self._meters.counter("events_late").inc()
-            addendum = output.addendum
-            self._to_sessions(msgspec.json.encode(addendum), (addendum.tenant, addendum.session_id), None, None)
+            self._late(output.addendum)
         elif isinstance(output, Duplicate):
             self._meters.counter("events_duplicate").inc()
         elif isinstance(output, Skewed):
@@ -203,9 +215,27 @@ class PartitionState:
             self._orphan(output, record)
 
     def _finished(self, finished: Finished) -> None:
-        self._meters.counter("sessions_closed", reason=finished.reason).inc()
+        self._closed[finished.reason].inc()
+        if self._verbose:
+            self._log_closed(finished)
+        self.outbox.put(
+            Outgoing(
+                topic=self._sessions,
+                value=msgspec.json.encode(finished.record),
+                key=event_key(*finished.key),
+                partition=self._partition,
+                acknowledged=partial(self._acknowledged, finished),
+                stub=partial(self._stub, finished),
+            )
+        )
+
+    def _acknowledged(self, finished: Finished, offset: int) -> None:
+        self._note_end(offset)
+        self._assembler.acknowledge(finished, offset)
+
+    def _log_closed(self, finished: Finished) -> None:
         span = finished.record.span
-        self._log.info(
+        self._log.debug(
             "session_closed",
             tenant=finished.key[0],
             session_id=finished.key[1],
@@ -216,48 +246,36 @@ class PartitionState:
             last=span.last,
         )
 
-        def acknowledged(offset: int) -> None:
-            self._sessions_end = max(self._sessions_end, offset + 1)
-            self._assembler.acknowledge(finished, offset)
-
-        value = msgspec.json.encode(finished.record)
-        self._to_sessions(value, finished.key, acknowledged, finished.record)
-
-    def _to_sessions(
-        self,
-        value: bytes,
-        key: tuple[str, str],
-        acknowledged: Callable[[int], None] | None,
-        record: SessionRecord | None,
-    ) -> None:
-        outgoing = Outgoing(
-            topic=self._settings.topics.sessions,
-            value=value,
-            key=event_key(*key),
-            partition=self._partition,
-            acknowledged=acknowledged or self._note_end,
+    def _late(self, addendum: Addendum) -> None:
+        self._meters.counter("events_late").inc()
+        self.outbox.put(
+            Outgoing(
+                topic=self._sessions,
+                value=msgspec.json.encode(addendum),
+                key=event_key(addendum.tenant, addendum.session_id),
+                partition=self._partition,
+                acknowledged=self._note_end,
+            )
         )
-        if record is not None:
-            outgoing.stub = lambda: self._stub(outgoing, record)
-        self.outbox.put(outgoing)
 
     def _note_end(self, offset: int) -> None:
         self._sessions_end = max(self._sessions_end, offset + 1)
 
-    def _stub(self, outgoing: Outgoing, record: SessionRecord) -> Outgoing:
+    def _stub(self, finished: Finished) -> Outgoing:
         """Make what stands for a session too large for the broker: who and where, no events (J5)."""
+        record = finished.record
         content = decode_content(record.content)
-        self._log.error("session_too_large", segment=content.segment, size=len(outgoing.value))
+        self._log.error("session_too_large", segment=content.segment, size=len(record.content))
         stub: SessionContent = msgspec.structs.replace(content, events=[])
         value = msgspec.json.encode(
             SessionRecord(content=msgspec.Raw(msgspec.json.encode(stub)), span=record.span)
         )
         return Outgoing(
-            topic=outgoing.topic,
+            topic=self._sessions,
             value=value,
-            key=outgoing.key,
-            partition=outgoing.partition,
-            acknowledged=outgoing.acknowledged,
+            key=event_key(*finished.key),
+            partition=self._partition,
+            acknowledged=partial(self._acknowledged, finished),
         )
 
     def _orphan(self, orphan: Orphan, record: Any) -> None:

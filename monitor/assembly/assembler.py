@@ -8,25 +8,29 @@ offset of the oldest open session (A4), and what is already out is restored befo
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from itertools import count
+from typing import Final
 
 import msgspec
 
 from monitor.assembly.closed_segment import ClosedSegment, EventIds, known_at, late_target
-from monitor.assembly.open_session import AssemblyPolicy, Key, OpenSession
+from monitor.assembly.open_session import NEVER, AssemblyPolicy, Key, OpenSession
+from monitor.assembly.ordered import OrderedQueue
 from monitor.assembly.outputs import (
     Duplicate,
     Finished,
     Late,
     Orphan,
     Output,
-    Position,
     SafePosition,
     Skewed,
 )
 from monitor.assembly.waiting import WaitingEvent, WaitingEvents
-from monitor.events import Event, SessionEnd, SessionEvent, Tick, Turn, event_type
+from monitor.events import Event, SessionEvent, Tick, Turn, event_type
 from monitor.session import Addendum, CloseReason, FinishedRecord, SessionRecord, decode_content
+
+FOREVER: Final = 2**63
 
 
 class SessionAssembler:
@@ -44,16 +48,19 @@ class SessionAssembler:
         self._stream_time = stream_time
         self._next_offset = 0
         self._open: dict[Key, OpenSession] = {}
-        self._by_first: list[tuple[int, int, OpenSession]] = []
+        self._by_first: OrderedQueue[OpenSession] = OrderedQueue()
         self._waiting = WaitingEvents()
         self._deadlines: list[tuple[int, int, OpenSession]] = []
         self._tie = count()
         self._closed: dict[Key, list[ClosedSegment]] = {}
-        # A heap: copies that are read back need not come in the order in which they closed.
-        self._memory: list[tuple[int, int, Key, ClosedSegment]] = []
-        self._copies: list[tuple[int, int, ClosedSegment]] = []
+        self._memory: OrderedQueue[tuple[Key, ClosedSegment]] = OrderedQueue()
+        self._copies: OrderedQueue[ClosedSegment] = OrderedQueue()
         self._behind_gap = False
         self._truncated_until = truncated_until
+        # Lower bounds, so that most events cost a comparison: nothing is due up to this stream time, and nothing
+        # is pinned for too long below this offset.
+        self._quiet_until = NEVER
+        self._pinned_from = 0
 
     # -- what the caller asks ------------------------------------------------------------------------------
 
@@ -82,9 +89,9 @@ class SessionAssembler:
 
         Positions must not go back from call to call.
         """
-        while self._copies and not self._needed(self._copies[0][2], committed):
-            heapq.heappop(self._copies)
-        return self._copies[0][0] if self._copies else None
+        while self._copies and not self._needed(self._copies.first[1], committed):
+            self._copies.pop()
+        return self._copies.first[0] if self._copies else None
 
     def knows(self, tenant: str, session_id: str) -> bool:
         """Whether a session of this key is open, or events wait for its first turn."""
@@ -99,10 +106,11 @@ class SessionAssembler:
         """
         self._next_offset = offset
         self._behind_gap = truncated
+        self._quiet_until = NEVER
 
     def acknowledge(self, finished: Finished, offset: int) -> None:
         """Note where in the sessions topic a finished segment was written."""
-        heapq.heappush(self._copies, (offset, next(self._tie), finished.closed))
+        self._copies.push(offset, finished.closed)
 
     def restore(self, record: FinishedRecord, offset: int) -> None:
         """Take in a record that was read back from the sessions topic, in its order, before the replay (A5).
@@ -145,55 +153,62 @@ class SessionAssembler:
         closed.turn_ids.update(item.turn_id for item in ids if item.type == "turn" and item.turn_id)
         # A stopped worker's copies may lie between another's; who is the latest must not depend on that.
         self._closed[key].sort(key=lambda other: other.last)
-        heapq.heappush(self._copies, (offset, next(self._tie), closed))
+        self._copies.push(offset, closed)
 
     def skip(self, offset: int) -> None:
         """Pass a record that is not an event of this partition."""
         self._next_offset = offset + 1
 
-    def on_event(self, event: Event, raw: bytes, position: Position) -> list[Output]:
+    def on_event(self, event: Event, raw: bytes, position: tuple[int, int | None]) -> list[Output]:
         """Apply the next event of the log and give what came of it, in order.
 
         `raw` is the event's JSON as it is to be kept. Deadlines are checked before the event is applied (A2).
         """
-        offset = position.offset
+        offset, timestamp = position
         before = self._stream_time
         outputs: list[Output] = []
-        time = self._event_time(event, position, outputs)
-        now = self._advance(time)
-        self._give_up_waiting(now, offset, outputs)
-        self._close_due(now, outputs)
-        self._forget(now)
+        time = round(event.ts * 1000)
+        if timestamp is not None and not (
+            timestamp - self._policy.max_age <= time <= timestamp + self._policy.allowed_skew
+        ):
+            time = self._skewed(time, timestamp, outputs)
+        now = time if before is None or time > before else before
+        self._stream_time = now
+        if now > self._quiet_until or offset >= self._pinned_from:
+            self._do_due(now, offset, outputs)
         if not isinstance(event, Tick):
-            self._apply(event, raw, offset, time, before, outputs)
+            session = self._open.get((event.tenant, event.session_id))
+            if session is None or not session.is_plain(event, len(raw), time, self._policy):
+                self._apply(event, raw, offset, time, before, outputs)
+            elif session.add(event, raw, offset, time, now):
+                self._schedule(session)
         self._next_offset = offset + 1
-        self._unpin(offset, outputs)
+        if offset >= self._pinned_from:
+            self._unpin(offset, outputs)
         return outputs
 
-    # -- time ----------------------------------------------------------------------------------------------
-
-    def _event_time(self, event: Event, position: Position, outputs: list[Output]) -> int:
-        """Event time in milliseconds, at most the broker's time plus the allowed skew (A1)."""
-        time = round(event.ts * 1000)
-        if position.timestamp is None:
-            return time
-        limit = position.timestamp + self._policy.allowed_skew
-        if time > limit:
-            outputs.append(Skewed("future"))
-            return limit
-        if time < position.timestamp - self._policy.max_age:
-            outputs.append(Skewed("past"))
-        return time
-
-    def _advance(self, time: int) -> int:
-        if self._stream_time is None or time > self._stream_time:
-            self._stream_time = time
-        if self._behind_gap:
-            self._behind_gap = False
-            self._truncated_until = self._stream_time + self._policy.max_age
-        return self._stream_time
+    def _skewed(self, time: int, timestamp: int, outputs: list[Output]) -> int:
+        """Say that an event time is far from the broker's, and bound it by that plus the allowed skew (A1)."""
+        limit = timestamp + self._policy.allowed_skew
+        outputs.append(Skewed("future" if time > limit else "past"))
+        return min(time, limit)
 
     # -- closing -------------------------------------------------------------------------------------------
+
+    def _do_due(self, now: int, offset: int, outputs: list[Output]) -> None:
+        """Do what is due by stream time or offset, and note until when nothing more will be."""
+        if self._behind_gap:
+            self._behind_gap = False
+            self._truncated_until = now + self._policy.max_age
+        if self._waiting:
+            self._give_up_waiting(now, offset, outputs)
+        self._close_due(now, outputs)
+        self._forget(now)
+        deadline = self._deadlines[0][0] if self._deadlines else FOREVER
+        forgotten_at = self._memory.first[0] if self._memory else FOREVER
+        oldest = self._waiting.oldest
+        given_up_at = oldest.arrived + self._policy.grace if oldest else FOREVER
+        self._quiet_until = min(deadline, forgotten_at, given_up_at)
 
     def _give_up_waiting(self, now: int, offset: int, outputs: list[Output]) -> None:
         given_up = self._waiting.expire(now - self._policy.grace, offset - self._policy.max_pinned + 1)
@@ -213,19 +228,24 @@ class SessionAssembler:
             else:
                 heapq.heappush(self._deadlines, (deadline, next(self._tie), session))
         # Sorted, so that the order does not depend on how the heap came about.
-        for _, session in sorted(due, key=lambda item: (item[0], item[1].first)):
+        if len(due) > 1:
+            due.sort(key=lambda item: (item[0], item[1].first))
+        for _, session in due:
             self._close(session, session.due_reason(self._policy), now, outputs)
 
     def _unpin(self, offset: int, outputs: list[Output]) -> None:
         now = self._stream_time or 0
         while (oldest := self._oldest()) and offset - oldest.first >= self._policy.max_pinned:
             self._close(oldest, "pinned", now, outputs)
+        waiting = self._waiting.oldest
+        firsts = (oldest.first if oldest else offset + 1, waiting.offset if waiting else offset + 1)
+        self._pinned_from = min(firsts) + self._policy.max_pinned
 
     def _oldest(self) -> OpenSession | None:
         """Give the open session with the lowest offset."""
-        while self._by_first and self._by_first[0][2].closed:
-            heapq.heappop(self._by_first)
-        return self._by_first[0][2] if self._by_first else None
+        while self._by_first and self._by_first.first[1].closed:
+            self._by_first.pop()
+        return self._by_first.first[1] if self._by_first else None
 
     def _close(self, session: OpenSession, reason: CloseReason, now: int, outputs: list[Output]) -> None:
         session.closed = True
@@ -241,14 +261,16 @@ class SessionAssembler:
 
     def _remember(self, key: Key, closed: ClosedSegment) -> None:
         self._closed.setdefault(key, []).append(closed)
-        heapq.heappush(self._memory, (closed.closed_at + self._policy.memory, next(self._tie), key, closed))
+        forgotten_at = closed.closed_at + self._policy.memory
+        self._memory.push(forgotten_at, (key, closed))
+        self._quiet_until = min(self._quiet_until, forgotten_at)
 
     def _forget(self, now: int) -> None:
-        while self._memory and self._memory[0][0] < now:
-            _, _, key, closed = heapq.heappop(self._memory)
+        while self._memory and self._memory.first[0] < now:
+            key, closed = self._memory.pop()
             until = closed.closed_at + self._policy.memory
             if until >= now:  # another copy was read back, which closed later
-                heapq.heappush(self._memory, (until, next(self._tie), key, closed))
+                self._memory.push(until, (key, closed))
                 continue
             kept = [other for other in self._closed[key] if other is not closed]
             if kept:
@@ -267,34 +289,37 @@ class SessionAssembler:
         self, event: SessionEvent, raw: bytes, offset: int, time: int, before: int | None, outputs: list[Output]
     ) -> None:
         key = (event.tenant, event.session_id)
-        closed = self._closed.get(key, [])
-        if any(segment.is_out(event.event_id, offset) for segment in closed):
-            return
+        closed = self._closed.get(key, ())
         session = self._open.get(key)
-        taken_in = session is not None and event.event_id in session.event_ids
-        if taken_in or any(segment.has_event(event, offset) for segment in closed):
+        if closed and any(segment.is_out(event.event_id, offset) for segment in closed):
+            return
+        if (session is not None and event.event_id in session.event_ids) or (
+            closed and any(segment.has_event(event, offset) for segment in closed)
+        ):
             outputs.append(Duplicate(event.event_id))
             return
-        target = late_target(event, offset, session, closed)
+        target = late_target(event, offset, session, closed) if closed else None
         # What does not go into the open session can't be a reason to split it.
         if target is None and session is not None and self._must_split(session, event, raw, time, outputs):
             session = None
-            closed = self._closed.get(key, [])
+            closed = self._closed.get(key, ())
             target = late_target(event, offset, session, closed)
         if target is not None:
             self._late(event, raw, offset, target, outputs)
-            return
-        now = self._stream_time or 0
-        if session is None:
-            arrived = WaitingEvent(key, event, raw, offset, time, now, before)
+        elif session is not None:
+            if session.add(event, raw, offset, time, self._stream_time or 0):
+                self._schedule(session)
+        else:
+            arrived = WaitingEvent(key, event, raw, offset, time, self._stream_time or 0, before)
             if isinstance(event, Turn):
-                self._open_session(arrived, known_at(closed, offset), outputs)
+                self._open_session(arrived, closed, outputs)
             else:
-                self._waiting.add(arrived)
-            return
-        session.add(event, raw, offset, time, now)
-        if isinstance(event, SessionEnd):
-            self._schedule(session)
+                self._wait(arrived)
+
+    def _wait(self, event: WaitingEvent) -> None:
+        self._waiting.add(event)
+        self._quiet_until = min(self._quiet_until, event.arrived + self._policy.grace)
+        self._pinned_from = min(self._pinned_from, event.offset + self._policy.max_pinned)
 
     def _must_split(
         self, session: OpenSession, event: SessionEvent, raw: bytes, time: int, outputs: list[Output]
@@ -322,32 +347,39 @@ class SessionAssembler:
         )
         target.late[event.event_id] = offset
 
-    def _open_session(self, turn: WaitingEvent, known: list[ClosedSegment], outputs: list[Output]) -> None:
+    def _open_session(self, turn: WaitingEvent, closed: Sequence[ClosedSegment], outputs: list[Output]) -> None:
         """Open a session with its first turn, and take in what waited for it."""
         now = self._stream_time or 0
-        events = [*self._waiting.take(turn.key), turn]
+        known = known_at(closed, turn.offset) if closed else ()
+        events = [*self._waiting.take(turn.key), turn] if self._waiting else [turn]
         session = OpenSession(
             turn.key,
             events[0].offset,
             opened_at=now,
             stream_time_before=events[0].stream_time_before,
             previous=max(known, key=lambda segment: segment.last).segment if known else None,
+            followed=bool(closed),
             truncated=self._truncated_until is not None and now <= self._truncated_until,
         )
         for item in events:
-            if item.event.event_id in session.event_ids:
-                outputs.append(Duplicate(item.event.event_id))
+            event_id = item.event.event_id
+            # The turn itself is never the duplicate: without it the session would have no turn.
+            if event_id in session.event_ids or (item is not turn and event_id == turn.event.event_id):
+                outputs.append(Duplicate(event_id))
             elif item is not turn and session.size + len(item.raw) + len(turn.raw) > 2 * self._policy.max_bytes:
                 outputs.append(_orphan(item))
             else:
                 session.add(item.event, item.raw, item.offset, item.time, item.arrived)
         self._open[turn.key] = session
-        heapq.heappush(self._by_first, (session.first, next(self._tie), session))
+        self._by_first.push(session.first, session)
+        self._pinned_from = min(self._pinned_from, session.first + self._policy.max_pinned)
         self._schedule(session)
 
     def _schedule(self, session: OpenSession) -> None:
         # A clock that moved on is noticed when its old entry comes up; only an earlier deadline needs a new one.
-        heapq.heappush(self._deadlines, (session.deadline(self._policy), next(self._tie), session))
+        deadline = session.deadline(self._policy)
+        heapq.heappush(self._deadlines, (deadline, next(self._tie), session))
+        self._quiet_until = min(self._quiet_until, deadline)
 
 
 def _orphan(waiting: WaitingEvent) -> Orphan:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from monitor.assembly.open_session import OpenSession
@@ -52,13 +54,13 @@ class ClosedSegment:
         return event.event_id in self.event_ids or self.late.get(event.event_id, offset) < offset
 
 
-def known_at(closed: list[ClosedSegment], offset: int) -> list[ClosedSegment]:
+def known_at(closed: Sequence[ClosedSegment], offset: int) -> list[ClosedSegment]:
     """Leave out segments that begin behind an event: read back, but not there yet when it came."""
     return [segment for segment in closed if segment.first <= offset]
 
 
 def late_target(
-    event: SessionEvent, offset: int, session: OpenSession | None, closed: list[ClosedSegment]
+    event: SessionEvent, offset: int, session: OpenSession | None, closed: Sequence[ClosedSegment]
 ) -> ClosedSegment | None:
     """Find the closed segment that an event other than a turn belongs to, if it belongs to none that is open."""
     known = () if isinstance(event, Turn) else known_at(closed, offset)

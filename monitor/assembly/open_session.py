@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -11,6 +11,7 @@ from monitor.events import SessionEnd, SessionEvent, Turn, event_type
 from monitor.session import CloseReason, LogSpan, SessionContent, SessionRecord
 
 Key: TypeAlias = tuple[str, str]
+NEVER: Final = -1
 
 
 class AssemblyPolicy(msgspec.Struct, kw_only=True, frozen=True):
@@ -29,8 +30,11 @@ class AssemblyPolicy(msgspec.Struct, kw_only=True, frozen=True):
     allowed_skew: int = 60_000
 
 
-class HeldTurn(NamedTuple):
-    """A turn, with what its order depends on. `time` is its own event time in milliseconds."""
+class HeldTurn(msgspec.Struct, frozen=True, order=True, gc=False):
+    """A turn; ordered by its first three fields, of which no two offsets are equal.
+
+    `time` is its own event time in milliseconds.
+    """
 
     turn_index: int | None
     time: int
@@ -40,8 +44,8 @@ class HeldTurn(NamedTuple):
     raw: bytes
 
 
-class HeldEvent(NamedTuple):
-    """Any other event."""
+class HeldEvent(msgspec.Struct, frozen=True, order=True, gc=False):
+    """Any other event, ordered by time and arrival."""
 
     time: int
     offset: int
@@ -50,13 +54,17 @@ class HeldEvent(NamedTuple):
 
 
 class OpenSession:
-    """The events of a session that is still open."""
+    """The events of a session that is still open.
+
+    `followed`: closed segments of the same session were remembered when it opened, so that an event may be theirs.
+    """
 
     __slots__ = (
         "closed",
         "end_at",
         "event_ids",
         "first",
+        "followed",
         "key",
         "last",
         "last_arrival",
@@ -79,6 +87,7 @@ class OpenSession:
         opened_at: int,
         stream_time_before: int | None,
         previous: str | None,
+        followed: bool,
         truncated: bool,
     ) -> None:
         self.key = key
@@ -88,8 +97,9 @@ class OpenSession:
         self.last_arrival = opened_at
         self.stream_time_before = stream_time_before
         self.previous = previous
+        self.followed = followed
         self.truncated = truncated
-        self.newest: int | None = None
+        self.newest = NEVER
         self.end_at: int | None = None
         self.size = 0
         self.turns: list[HeldTurn] = []
@@ -98,21 +108,37 @@ class OpenSession:
         self.turn_ids: set[str] = set()
         self.closed = False
 
-    def add(self, event: SessionEvent, raw: bytes, offset: int, time: int, now: int) -> None:
-        """Take in an event. `time` is its time bounded by the broker's, `now` the stream time (A1)."""
+    def is_plain(self, event: SessionEvent, size: int, time: int, policy: AssemblyPolicy) -> bool:
+        """Whether an event may simply be added, as nearly all may; False means that it needs a closer look."""
+        return (
+            event.event_id not in self.event_ids
+            and self.size + size <= policy.max_bytes
+            and len(self.turns) < policy.max_turns
+            and time - self.newest <= policy.gap
+            and not self.followed
+        )
+
+    def add(self, event: SessionEvent, raw: bytes, offset: int, time: int, now: int) -> bool:
+        """Take in an event; says whether it brought the deadline forward.
+
+        `time` is its time bounded by the broker's, `now` the stream time (A1).
+        """
         self.last = offset
         self.last_arrival = now
-        self.newest = time if self.newest is None else max(self.newest, time)
+        if time > self.newest:  # noqa: PLR1730 - for every event: `max` would cost three times as much
+            self.newest = time
         self.size += len(raw)
         self.event_ids.add(event.event_id)
         own_time = round(event.ts * 1000)
         if isinstance(event, Turn):
             self.turn_ids.add(event.turn_id)
             self.turns.append(HeldTurn(event.turn_index, own_time, offset, event.event_id, event.turn_id, raw))
-            return
+            return False
         self.others.append(HeldEvent(own_time, offset, event_type(event), raw))
         if isinstance(event, SessionEnd) and self.end_at is None:
             self.end_at = now
+            return True
+        return False
 
     def deadline(self, policy: AssemblyPolicy) -> int:
         """Give the stream time behind which the session is over."""
@@ -130,7 +156,7 @@ class OpenSession:
         self, event: SessionEvent, size: int, time: int, policy: AssemblyPolicy
     ) -> CloseReason | None:
         """Say why the session has to close before this event, or None when it may take it in (A2)."""
-        if self.newest is not None and time - self.newest > policy.gap:
+        if time - self.newest > policy.gap:
             return "inactivity"
         factor = 1 if isinstance(event, Turn) and event.role == "user" else 2
         if isinstance(event, Turn) and len(self.turns) >= factor * policy.max_turns:
@@ -140,27 +166,37 @@ class OpenSession:
     def finish(self, partition: int, reason: CloseReason, now: int) -> tuple[str, SessionRecord]:
         """Join the raw events into the record of a finished segment; its id is its first turn's event_id (A3)."""
         turns = final_order(self.turns)
-        others = sorted(self.others, key=lambda held: (held.time, held.offset))
         segment = turns[0].event_id
-        content = SessionContent(
+        empty = SessionContent(
             tenant=self.key[0],
             session_id=self.key[1],
             segment=segment,
             previous_segment=self.previous,
             close_reason=reason,
-            events=[msgspec.Raw(turn.raw) for turn in turns] + [msgspec.Raw(held.raw) for held in others],
+            events=[],
         )
+        events = [turn.raw for turn in turns]
+        events += [held.raw for held in sorted(self.others)]
         span = LogSpan(partition=partition, first=self.first, last=self.last, closed_at=now)
-        return segment, SessionRecord(content=msgspec.Raw(msgspec.json.encode(content)), span=span)
+        return segment, SessionRecord(content=msgspec.Raw(_filled(empty, events)), span=span)
+
+
+def _filled(empty: SessionContent, events: list[bytes]) -> bytes:
+    """Encode a content with its events, which are never encoded again; `events` is its last field."""
+    head = msgspec.json.encode(empty)
+    return b"".join((head[:-2], b",".join(events), head[-2:]))
 
 
 def final_order(turns: list[HeldTurn]) -> list[HeldTurn]:
     """Order turns by index, then time, then arrival; a turn without an index goes where its time puts it (A3)."""
-    indexed = sorted(
-        (t for t in turns if t.turn_index is not None), key=lambda t: (t.turn_index, t.time, t.offset)
-    )
-    if len(indexed) == len(turns):
-        return indexed
+    try:
+        return sorted(turns)
+    except TypeError:  # some have an index and some don't: None compares with no number
+        return _mixed_order(turns)
+
+
+def _mixed_order(turns: list[HeldTurn]) -> list[HeldTurn]:
+    indexed = sorted(turn for turn in turns if turn.turn_index is not None)
     places = {turn.offset: place for place, turn in enumerate(indexed)}
     newest: list[int] = []
     for turn in indexed:

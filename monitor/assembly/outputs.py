@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
+import msgspec
+
 from monitor.assembly.closed_segment import ClosedSegment
 from monitor.assembly.open_session import Key
 from monitor.session import Addendum, CloseReason, SessionRecord
@@ -29,7 +31,7 @@ class SafePosition(NamedTuple):
     truncated_until: int | None = None
 
 
-class Finished(NamedTuple):
+class Finished(msgspec.Struct, frozen=True):
     """A session segment closed. `closed` is what the assembler keeps of it; see `acknowledge`."""
 
     key: Key
@@ -39,13 +41,13 @@ class Finished(NamedTuple):
     closed: ClosedSegment
 
 
-class Late(NamedTuple):
+class Late(msgspec.Struct, frozen=True):
     """An event for a segment that is already out."""
 
     addendum: Addendum
 
 
-class Orphan(NamedTuple):
+class Orphan(msgspec.Struct, frozen=True):
     """An event other than a turn that belongs to no known session (A3)."""
 
     raw: bytes
@@ -53,13 +55,13 @@ class Orphan(NamedTuple):
     offset: int
 
 
-class Duplicate(NamedTuple):
+class Duplicate(msgspec.Struct, frozen=True):
     """An event whose event_id was taken in before; the first one wins."""
 
     event_id: str
 
 
-class Skewed(NamedTuple):
+class Skewed(msgspec.Struct, frozen=True):
     """An event whose time lies too far from the broker's; it was taken in all the same."""
 
     direction: SkewDirection

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from monitor.assembly.open_session import Key
 from monitor.events import SessionEvent
 
 
-class WaitingEvent(NamedTuple):
+class WaitingEvent(msgspec.Struct, frozen=True):
     """One event. `time` is its own, bounded by the broker's, `arrived` the stream time then; in milliseconds."""
 
     key: Key
@@ -51,6 +52,8 @@ class WaitingEvents:
 
     def take(self, key: Key) -> list[WaitingEvent]:
         """Take out the events of a session, in their order."""
+        if key not in self._by_key:
+            return []
         return [self._events.pop(offset) for offset in self._by_key.pop(key, ())]
 
     def expire(self, arrived_before: int, offset_below: int) -> Iterator[WaitingEvent]:

@@ -276,6 +276,16 @@ def test_a3_a_turn_is_taken_in_even_if_an_addendum_had_its_event_id() -> None:
     assert feed.assembler.open_sessions == 1
 
 
+def test_a3_the_turn_that_opens_a_session_wins_over_a_waiting_event_with_its_id() -> None:
+    """Else there would be a session without a turn, which nothing can close."""
+    feed = Feed()
+    outputs = feed(evidence("same", START, "turn-same"), turn("same", START), turn("b", START))
+    assert outputs == [Duplicate("same")]
+    (session,) = sessions(feed(tick(START + 1_000)))
+    assert session.event_ids == ("same", "b")
+    assert session.turns[0].evidence is None
+
+
 def test_a3_one_event_id_in_two_sessions_is_no_duplicate() -> None:
     feed = Feed()
     assert feed(turn("e1", START, "a"), turn("e1", START, "b")) == []

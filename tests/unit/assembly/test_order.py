@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.assembly.open_session import HeldTurn, final_order
+from monitor.assembly.open_session import HeldTurn, OpenSession, final_order
 from monitor.events import SessionEvent, Turn
 from monitor.session import decode_content
 from tests.unit.assembly.feed import START, Feed, evidence, feedback, sessions, tick, turn, turns
@@ -144,3 +145,31 @@ def test_a3_the_order_is_total_and_keeps_both_rules(specs: list[tuple[int | None
 def test_a3_three_turns_in_every_order(arrival: tuple[int, ...]) -> None:
     events: list[Turn] = [turn(name, START + at, index=at) for at, name in enumerate("abc")]
     assert assembled(*(events[number] for number in arrival)) == ["a", "b", "c"]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([None, 0, 1, 2]), st.integers(0, 3)).map(lambda pair: held("x", *pair, 0)),
+        min_size=1,
+        max_size=6,
+    ),
+    st.text(max_size=5),
+    st.one_of(st.none(), st.text(max_size=5)),
+)
+def test_a_content_with_joined_events_is_byte_for_byte_the_encoded_one(
+    turns: list[HeldTurn], tenant: str, previous: str | None
+) -> None:
+    session = OpenSession(
+        (tenant, 'a "quoted" id'),
+        0,
+        opened_at=0,
+        stream_time_before=None,
+        previous=previous,
+        followed=False,
+        truncated=False,
+    )
+    session.turns = [msgspec.structs.replace(turn, offset=place) for place, turn in enumerate(turns)]
+    _, record = session.finish(3, "max_age", 9)
+    content = decode_content(record.content)
+    assert bytes(record.content) == msgspec.json.encode(content)
+    assert len(content.events) == len(turns)
