@@ -200,8 +200,7 @@ class SessionAssembler:
         if self._behind_gap:
             self._behind_gap = False
             self._truncated_until = now + self._policy.max_age
-        if self._waiting:
-            self._give_up_waiting(now, offset, outputs)
+        self._give_up_waiting(now, offset, outputs)
         self._close_due(now, outputs)
         self._forget(now)
         deadline = self._deadlines[0][0] if self._deadlines else FOREVER
@@ -291,14 +290,13 @@ class SessionAssembler:
         key = (event.tenant, event.session_id)
         closed = self._closed.get(key, ())
         session = self._open.get(key)
-        if closed and any(segment.is_out(event.event_id, offset) for segment in closed):
+        if any(segment.is_out(event.event_id, offset) for segment in closed):
             return
-        if (session is not None and event.event_id in session.event_ids) or (
-            closed and any(segment.has_event(event, offset) for segment in closed)
-        ):
+        taken_in = session is not None and event.event_id in session.event_ids
+        if taken_in or any(segment.has_event(event, offset) for segment in closed):
             outputs.append(Duplicate(event.event_id))
             return
-        target = late_target(event, offset, session, closed) if closed else None
+        target = late_target(event, offset, session, closed)
         # What does not go into the open session can't be a reason to split it.
         if target is None and session is not None and self._must_split(session, event, raw, time, outputs):
             session = None
