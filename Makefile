@@ -50,7 +50,10 @@ format: install
 	$(BIN)/ruff format .
 
 bench: install
+	$(BIN)/python -m tests.services.install
 	$(BIN)/python -m benchmarks.estimate
+	$(BIN)/python -m benchmarks.assembly
+	$(BIN)/python -m benchmarks.pipeline
 
 clean:
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from benchmarks.chat_log import ChatLog, write
+from benchmarks.chat_log import TURNS, ChatLog, write
 from benchmarks.consume import Measured, Order
 from consumers import topics
 from consumers.kafka import admin
@@ -88,7 +88,8 @@ def values(bootstrap: str, events: str, run: str) -> dict[str, Any]:
 class Bench:
     """A broker with a log, and consumers of it."""
 
-    def __init__(self, kafka: KafkaBroker, folder: Path, core: int | None) -> None:
+    def __init__(self, kafka: KafkaBroker, folder: Path, core: int | None, prefix: str = "") -> None:
+        self._prefix = prefix
         self._bootstrap = kafka.bootstrap
         self._folder = folder
         self._core = core
@@ -96,21 +97,21 @@ class Bench:
 
     def settings(self, events: str, run: str) -> Settings:
         """Give the settings of a run."""
-        return load(None, values(self._bootstrap, events, run))
+        return load(None, values(self._bootstrap, self._prefix + events, run))
 
     def write(self, events: str, log: ChatLog) -> int:
         """Create a source topic and write a log into it; gives the mean size of its events."""
-        settings = self.settings(events, events)
+        settings = self.settings(events, self._prefix + events)
         asyncio.run(topics.create(settings))
         return asyncio.run(write(settings, log))
 
     def consume(self, kind: str, events: str, count: int) -> Measured:
         """Consume a log in a process of its own."""
         self._runs += 1
-        run = f"run-{self._runs}"
+        run = f"{self._prefix}run-{self._runs}"
         settings = self.settings(events, run)
         asyncio.run(topics.create(settings))
-        order = Order(values=values(self._bootstrap, events, run), events=count, core=self._core)
+        order = Order(values=values(self._bootstrap, self._prefix + events, run), events=count, core=self._core)
         path = self._folder / f"{run}.json"
         path.write_bytes(msgspec.json.encode(order))
         with (self._folder / f"{run}.log").open("wb") as log:
@@ -137,7 +138,7 @@ def throughput(bench: Bench, events: int, rounds: int, open_sessions: int) -> tu
     """Consume one log by both, in turn, and give the medians."""
     log = ChatLog(events=events, open_sessions=open_sessions)
     extra = Extra(event_bytes=bench.write("chat.events", log))
-    count = log.sessions * 9
+    count = log.sessions * (TURNS + 1)
     found: dict[str, list[Measured]] = {"bare": [], "assemble": []}
     for _ in range(rounds):
         for kind, runs in found.items():
@@ -162,10 +163,18 @@ def memory(bench: Bench, few: int, many: int) -> tuple[float, float]:
     resident, size = [], 0
     for sessions in (few, many):
         topic = f"open.{sessions}"
-        log = ChatLog(events=sessions * 8, open_sessions=sessions, ended=False)
+        log = ChatLog(events=sessions * TURNS, open_sessions=sessions, ended=False)
         size = bench.write(topic, log)
         resident.append(bench.consume("assemble", topic, log.events).resident)
-    return (resident[1] - resident[0]) / (many - few), size * 8.0
+    return (resident[1] - resident[0]) / (many - few), float(size * TURNS)
+
+
+def measure(bench: Bench, events: int, rounds: int, open_sessions: int) -> tuple[Report, Extra]:
+    """Run both parts."""
+    report, extra = throughput(bench, events, rounds, open_sessions)
+    growth = memory(bench, open_sessions, 10 * open_sessions)
+    report.bytes_per_open_session, extra.raw_bytes_per_open_session = growth
+    return report, extra
 
 
 def readable(report: Report, extra: Extra) -> str:
@@ -203,9 +212,7 @@ def main() -> int:
         folder = Path(name)
         with broker(folder / "kafka", broker_core) as kafka:
             bench = Bench(kafka, folder, consumer_core)
-            report, extra = throughput(bench, options.events, options.rounds, options.open)
-            growth = memory(bench, options.open, 10 * options.open)
-            report.bytes_per_open_session, extra.raw_bytes_per_open_session = growth
+            report, extra = measure(bench, options.events, options.rounds, options.open)
     print(json.dumps(msgspec.to_builtins(report)) if options.json else readable(report, extra))
     return 0
 

@@ -79,7 +79,7 @@ async def _send(sender: AIOKafkaProducer, settings: Settings, log: ChatLog) -> i
     for at, session, index in log.places():
         session_id = f"chat-{session:08d}"
         key = event_key("acme", session_id)
-        value = _event(session_id, index, base + at, texts[draw.randrange(len(texts))])
+        value = event(session_id, index, base + at, texts[draw.randrange(len(texts))])
         total += len(value)
         partition = partition_for(key, partitions)
         builders[partition].append(key=key, value=value, timestamp=None)
@@ -93,7 +93,8 @@ async def _send(sender: AIOKafkaProducer, settings: Settings, log: ChatLog) -> i
     return round(total / (log.sessions * (TURNS + log.ended)))
 
 
-def _event(session_id: str, index: int, ts: float, text: str) -> bytes:
+def event(session_id: str, index: int, ts: float, text: str) -> bytes:
+    """Encode an event of a session: a turn, or its end at index `TURNS`."""
     event_id = f"{session_id}-event-{index}"
     if index == TURNS:
         return encode(SessionEnd(event_id=event_id, session_id=session_id, tenant="acme", ts=ts, reason="closed"))
