@@ -166,6 +166,8 @@ def _stop(member: Member) -> None:
 
 def _command(process: str, config: Path, instance: str | None, *, limited: bool) -> list[str]:
     line = [sys.executable, "-m", "consumers", "run", process, "--config", str(config)]
+    if process == "judge":
+        line = [sys.executable, "-m", "tests.chaos.slow_judge", str(config)]
     if instance is not None:
         line = ["env", f"BACKSLIDE_KAFKA__INSTANCE_ID={instance}", *line]
     if limited and process in {"record", "web"} and os.geteuid() == 0 and shutil.which("setpriv"):
