@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import multiprocessing
+import os
 import shutil
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -51,8 +53,16 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 def _lane(campaign: Campaign, lane: int, numbers: list[int]) -> bytes:
     """Run one lane's rounds, in a process of its own."""
     logging.disable(logging.ERROR)  # the clients', about faults that are meant
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     plans = [plan_round(campaign.seed, number, campaign.store, campaign.only) for number in numbers]
     return msgspec.json.encode(asyncio.run(_rounds(campaign, lane, plans)))
+
+
+def _end_with(parent: int) -> None:
+    """End when the campaign is gone; every process of the lane dies with it."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 async def _rounds(campaign: Campaign, lane: int, plans: list[Plan]) -> list[Result]:
