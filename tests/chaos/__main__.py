@@ -13,7 +13,7 @@ import msgspec
 
 from tests.chaos.campaign import Campaign
 from tests.chaos.faults import FAULTS, STORES
-from tests.chaos.plan import table
+from tests.chaos.results import table
 
 DEFAULT_FOLDER: Final = Path(".cache/chaos")
 

@@ -17,8 +17,9 @@ import msgspec
 
 from tests.chaos.faults import STORES
 from tests.chaos.keep import keep
-from tests.chaos.lane import Lane, Result
+from tests.chaos.lane import Lane
 from tests.chaos.plan import Plan, plan_round
+from tests.chaos.results import Result
 
 
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,8 @@ import msgspec
 from tests.consumers.broker_io import read_all
 
 if TYPE_CHECKING:
-    from tests.chaos.lane import Lane, Result
+    from tests.chaos.lane import Lane
+    from tests.chaos.results import Result
 
 BEFORE_S = 60.0
 

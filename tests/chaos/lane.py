@@ -10,7 +10,6 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
@@ -26,12 +25,14 @@ from tests.chaos.load import Load, Truth
 from tests.chaos.network import ProxiedBroker, Proxy
 from tests.chaos.plan import Plan
 from tests.chaos.reference import Reference, Segment
+from tests.chaos.results import Result
 from tests.chaos.sender import Sender
-from tests.chaos.settings import ASSEMBLY, ASSISTANTS, PARTITIONS, POLICY, SALT
+from tests.chaos.settings import ASSISTANTS, PARTITIONS, POLICY, SALT, values
 from tests.chaos.stores import Stores
 from tests.chaos.tap import Tap
 from tests.services.ports import Port
 from tests.services.postgres import PostgresServer
+from tests.services.process import ServiceError
 
 LOAD_S: Final = 180.0
 LEAD_S: Final = (1.0, 4.0)
@@ -43,25 +44,6 @@ GROUPS: Final = {
     "judge": ("jobs_urgent", "jobs_routine"),
     "record": ("decisions", "judgements"),
 }
-
-
-class Result(msgspec.Struct, kw_only=True):
-    """What came of one round. `recovery_s`: the longest that anything waited after the fault was over."""
-
-    number: int
-    seed: int
-    faults: list[str]
-    lane: int
-    events: int
-    sessions: int
-    jobs: int
-    copies: int
-    superseded: int
-    report: Report
-    recovery_s: float
-    took_s: float
-    exits: list[Exit]
-    kept: str = ""
 
 
 class Lane:
@@ -93,7 +75,8 @@ class Lane:
         self.store_folder.mkdir(parents=True)
         await asyncio.to_thread(self.broker.start)
         await self.proxy.start()
-        self._values = self._settings_values(await asyncio.to_thread(self._store_url))
+        store_url = await asyncio.to_thread(self._store_url)
+        self._values = values(self.broker.proxy.number, store_url, self.folder / "policy.yaml", self._web.number)
         self._write_config()
         settings = self.settings
         self._topics = settings.topics
@@ -114,6 +97,17 @@ class Lane:
         counts = {"assemble": 2, "sample": 2, "judge": 2, "record": 2 if self.postgres else 1, "web": 1}
         self.fleet = Fleet(self._config, self.folder, counts, named=self._named, limited=self.postgres is None)
         self.fleet.start()
+        await self._until_up()
+
+    async def _until_up(self) -> None:
+        """Wait until the samplers' policy has gone all the way: then every group has been there."""
+        limit = time.monotonic() + SETTLE_S
+        while "backslide_stratum_rate_ratio{" not in await asyncio.to_thread(self._metrics):
+            if time.monotonic() > limit:
+                raise ServiceError(
+                    f"the pipeline did not come up in {SETTLE_S:.0f} s; its logs are in {self.folder}"
+                )
+            await asyncio.sleep(0.3)
         await self._settled(SETTLE_S)
 
     async def _connect(self, settings: Settings) -> None:
@@ -164,27 +158,6 @@ class Lane:
     def _direct(self) -> Settings:
         kafka = self._values["kafka"] | {"bootstrap_servers": self.broker.bootstrap}
         return load(None, {**self._values, "kafka": kafka})
-
-    def _settings_values(self, store_url: str) -> dict[str, Any]:
-        return {
-            "kafka": {
-                "bootstrap_servers": f"127.0.0.1:{self.broker.proxy.number}",
-                "session_timeout_s": 6.0,
-            },
-            "topics": {"event_partitions": PARTITIONS, "job_partitions": PARTITIONS},
-            "assembly": ASSEMBLY,
-            "sampling": {
-                "policy": str(self.folder / "policy.yaml"),
-                "reload_interval_s": 0.3,
-                "salt": SALT,
-                "assistants": ASSISTANTS,
-            },
-            "judge": {"drain_s": 5.0, "constraints": {"*": "Version 0."}},
-            "store": {"url": store_url},
-            "web": {"port": 0, "metrics_host": "127.0.0.1", "metrics_port": self._web.number},
-            "health": {f"{name}_port": 0 for name in ("supervisor", "assemble", "sample", "judge", "record")},
-            "log": {"format": "json"},
-        }
 
     def _write_config(self) -> None:
         _replace(self._config, json.dumps(self._values))

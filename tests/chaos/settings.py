@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 PARTITIONS: Final = 4
 SALT: Final = "a salt of the campaign"
@@ -24,3 +25,23 @@ strata:
   - {{name: base, rate: {base}, priority: routine, rubrics: [correction]}}
 holdout: 0.05
 """
+
+
+def values(broker_port: int, store_url: str, policy: Path, metrics_port: int) -> dict[str, Any]:
+    """Give the settings of the processes."""
+    return {
+        "kafka": {"bootstrap_servers": f"127.0.0.1:{broker_port}", "session_timeout_s": 6.0},
+        "topics": {"event_partitions": PARTITIONS, "job_partitions": PARTITIONS},
+        "assembly": ASSEMBLY,
+        "sampling": {
+            "policy": str(policy),
+            "reload_interval_s": 0.3,
+            "salt": SALT,
+            "assistants": ASSISTANTS,
+        },
+        "judge": {"drain_s": 5.0, "constraints": {"*": "Version 0."}},
+        "store": {"url": store_url},
+        "web": {"port": 0, "metrics_host": "127.0.0.1", "metrics_port": metrics_port},
+        "health": {f"{name}_port": 0 for name in ("supervisor", "assemble", "sample", "judge", "record")},
+        "log": {"format": "json"},
+    }

@@ -14,10 +14,10 @@ from monitor.errors import InvalidEvent
 from monitor.events import EventDecoder
 from tests.chaos.check import Report
 from tests.chaos.faults import FAULTS, STORES
-from tests.chaos.lane import Result
 from tests.chaos.load import Load, Truth
 from tests.chaos.network import Proxy
-from tests.chaos.plan import plan_round, table
+from tests.chaos.plan import plan_round
+from tests.chaos.results import Result, table
 from tests.services.ports import Port
 
 PARTITIONS = 4
