@@ -92,10 +92,15 @@ async def _topology(campaign: Campaign, lane: Lane, plans: list[Plan]) -> list[R
         if not clean:
             result.kept = str(lane.folder)
             await keep(lane, result, began, campaign.again(plan.number))
+        with (campaign.folder / f"lane-{lane.number}.jsonl").open("ab") as file:
+            file.write(msgspec.json.encode(result) + b"\n")  # a campaign that is broken off has told so much
         print(_line(result), flush=True)
-    for end in await lane.stop():
-        print(f"lane {lane.number}: {end.member} ended with {end.status} at the last SIGTERM", flush=True)
-    if clean:
+    findings = await lane.stop()
+    if findings:
+        results[-1].report.findings += findings
+        results[-1].kept = str(lane.folder)
+        print("\n    ".join([f"lane {lane.number} at its end:", *findings]), flush=True)
+    elif clean:
         shutil.rmtree(lane.folder, ignore_errors=True)
     return results
 

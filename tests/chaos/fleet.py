@@ -112,8 +112,12 @@ class Fleet:
         self._stopping = True
         await asyncio.gather(*(asyncio.to_thread(_stop, member) for member in self.members))
         await asyncio.gather(*self._keepers)
-        statuses = ((member, member.child.status if member.child else 0) for member in self.members)
-        return [Exit(time.time(), member.name, status or 0) for member, status in statuses if status]
+        return [
+            Exit(time.time(), member.name, status)
+            for member in self.members
+            # One that is only just starting has no handler yet.
+            if (status := (member.child.status or 0) if member.child else 0) and member.age > STEADY_S
+        ]
 
     async def roll(self, members: Sequence[Member]) -> None:
         """Replace members one after the other, as a deployment does."""

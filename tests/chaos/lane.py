@@ -20,7 +20,7 @@ from monitor.judging.prompt import load as load_prompt
 from monitor.rubrics import RUBRICS
 from tests.chaos.check import Observed, Report, compare, missing
 from tests.chaos.faults import FAULTS
-from tests.chaos.fleet import Exit, Fleet
+from tests.chaos.fleet import Fleet
 from tests.chaos.load import Load, Truth
 from tests.chaos.network import ProxiedBroker, Proxy
 from tests.chaos.plan import Plan
@@ -122,15 +122,17 @@ class Lane:
         for client in (self._tap, self._sender, self._admin):
             await client.start()
 
-    async def stop(self) -> list[Exit]:
-        """Stop everything; give the processes that did not end in peace."""
+    async def stop(self) -> list[str]:
+        """Stop everything, and compute the totals again; give what is wrong with that."""
         untidy = await self.fleet.stop()
+        findings = [f"{end.member} ended with {end.status} at the last SIGTERM" for end in untidy]
+        findings += await asyncio.to_thread(self._stores.rebuild)
         await self._tap.stop()
         await self._sender.stop()
         await self._admin.close()
         await asyncio.to_thread(self._stores.close)
         await self.close()
-        return untidy
+        return findings
 
     async def close(self) -> None:
         """Give up what outlives a start that failed."""

@@ -167,6 +167,16 @@ class Stores:
         found = {key: value for key, value in rebuilt.items() if value}
         report.add("differing", "totals against the sum of the rows", sorted(_unequal(totals, found)))
 
+    def rebuild(self) -> list[str]:
+        """Compute the totals again from the rows, for good; give what is different then."""
+        before = dict(self.store.totals().sums)
+        self.store.rebuild_totals()
+        after = dict(self.store.totals().sums)
+        return [
+            f"{key.name} is {after.get(key)} after a rebuild, was {before.get(key)}"
+            for key in _unequal(before, after)
+        ]
+
     def compare_metrics(self, shown: str, report: Report) -> None:
         """Compare the page of metrics with the totals (R4)."""
         wanted = {

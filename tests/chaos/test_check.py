@@ -372,6 +372,12 @@ def test_a_total_that_is_one_too_many_is_found(recorded: Recorded) -> None:
         assert what in findings
 
 
+def test_a_rebuild_that_gives_something_else_is_found(recorded: Recorded) -> None:
+    assert recorded.stores.rebuild() == []
+    recorded.change(update(TOTALS).where(TOTALS.c.name == "verdicts").values(value=TOTALS.c.value + 1))
+    assert "after a rebuild" in recorded.stores.rebuild()[0]
+
+
 def test_metrics_that_are_behind_are_found(recorded: Recorded) -> None:
     body, _ = Exposition(recorded.store).render()
     recorded.change(update(TOTALS).where(TOTALS.c.name == "judged_trials").values(value=TOTALS.c.value + 1))
