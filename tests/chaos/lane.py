@@ -245,10 +245,12 @@ class Lane:
             await self._tap.catch_up()
         except KafkaError as error:
             return [f"the broker: {type(error).__name__}"]
-        waiting += missing(self.reference, self._observed)
-        if not waiting:
-            waiting += await asyncio.to_thread(lambda: list(self._stores.waiting(self.reference, self._observed)))
-        return waiting
+        # In a thread, since the proxy lives in this loop.
+        return waiting or await asyncio.to_thread(self._missing)
+
+    def _missing(self) -> list[str]:
+        found = list(missing(self.reference, self._observed))
+        return found or list(self._stores.waiting(self.reference, self._observed))
 
     async def _uncommitted(self) -> list[str]:
         ends = await self._tap.ends()
@@ -277,14 +279,17 @@ class Lane:
         }
 
     async def _compare(self, waiting: list[str]) -> Report:
-        for jobs in list(self._observed.jobs.values()):
-            for job in jobs.values():
-                await self.reference.judged(job)
+        await asyncio.to_thread(asyncio.run, self._judge())
         report = await asyncio.to_thread(compare, self.reference, self._observed, self._truth)
         if waiting:
             report.add("lost", f"in {SETTLE_S:.0f} s", waiting)
         await asyncio.to_thread(self._compare_stores, report)
         return report
+
+    async def _judge(self) -> None:
+        for jobs in self._observed.jobs.values():
+            for job in jobs.values():
+                await self.reference.judged(job)
 
     def _compare_stores(self, report: Report) -> None:
         self._stores.feed(self.reference, self._observed)
