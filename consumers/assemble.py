@@ -24,7 +24,7 @@ from consumers.collection import seldom_collected
 from consumers.health import Health
 from consumers.kafka import admin, consumer, producer
 from consumers.partition import STAGE, PartitionState
-from consumers.read_back import Committed, last_commit, load
+from consumers.read_back import Committed, Loaded, last_commit, load
 from monitor.config import Settings
 from monitor.errors import BackslideError, TopicError
 from monitor.events import EVENT_ERRORS, EVENT_TYPES
@@ -232,10 +232,11 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
             raise AssemblerStalled(f"{tp.topic}[{tp.partition}]: lag and no progress for {silent:.0f} s")
 
     def _tick(self, state: PartitionState, now: float) -> None:
-        if state.open_sessions and now - state.silent_since >= self._settings.assembly.tick_interval_s:
+        state.active_at = now  # to have read everything is no stall, however long ago it was
+        if not state.open_sessions:
+            state.silent_since = now
+        elif now - state.silent_since >= self._settings.assembly.tick_interval_s:
             state.tick(now)
-        elif not state.open_sessions:
-            state.active_at = state.silent_since = now
 
     # -- committing ----------------------------------------------------------------------------------------
 
@@ -297,7 +298,12 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         """Pause first, then load as a task; the assignment is in force before this is called (A6)."""
-        partitions = list(assigned)
+        try:
+            self._start_loading(list(assigned))
+        except Exception as error:  # noqa: BLE001 - aiokafka would only log it, and the partition stand still
+            self._fail(error)
+
+    def _start_loading(self, partitions: list[TopicPartition]) -> None:
         self._consumer.pause(*partitions)
         for tp in partitions:
             # A valid position keeps the fetcher from asking for a reset before the task has sought.
@@ -311,13 +317,14 @@ class Assemble(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is u
             async with asyncio.timeout(self._settings.assembly.load_timeout_s), self._load_slots:
                 commit = await self._last_commit(tp)
                 loaded = await load(self._settings, self._consumer, tp.partition, self._partitions, commit)
+            if self._tokens.get(tp) is token:
+                self._take_over(tp, loaded)
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - A6: any failure in here is fatal
             self._fail(error)
-            return
-        if self._tokens.get(tp) is not token:
-            return
+
+    def _take_over(self, tp: TopicPartition, loaded: Loaded) -> None:
         if loaded.commit_lost:
             self._meters.counter("commits_below_log_start").inc()
         self._states[tp] = PartitionState(

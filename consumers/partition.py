@@ -21,7 +21,7 @@ from monitor.config import Settings
 from monitor.errors import InvalidEvent
 from monitor.events import TAGS, Event, EventDecoder, SessionEvent, Tick, encode
 from monitor.metrics import Meters
-from monitor.session import CLOSE_REASONS, Addendum, SessionContent, SessionRecord, decode_content
+from monitor.session import CLOSE_REASONS, Addendum, EventIds, SessionRecord, decode_content
 
 STAGE: Final = "assemble"
 JUDGED_AFTER: Final = 200  # records before the share of bad ones means anything
@@ -218,15 +218,17 @@ class PartitionState:
         self._closed[finished.reason].inc()
         if self._verbose:
             self._log_closed(finished)
-        self.outbox.put(
-            Outgoing(
-                topic=self._sessions,
-                value=msgspec.json.encode(finished.record),
-                key=event_key(*finished.key),
-                partition=self._partition,
-                acknowledged=partial(self._acknowledged, finished),
-                stub=partial(self._stub, finished),
-            )
+        outgoing = self._to_sessions(finished, finished.record)
+        outgoing.stub = partial(self._stub, finished)
+        self.outbox.put(outgoing)
+
+    def _to_sessions(self, finished: Finished, record: SessionRecord) -> Outgoing:
+        return Outgoing(
+            topic=self._sessions,
+            value=msgspec.json.encode(record),
+            key=event_key(*finished.key),
+            partition=self._partition,
+            acknowledged=partial(self._acknowledged, finished),
         )
 
     def _acknowledged(self, finished: Finished, offset: int) -> None:
@@ -262,21 +264,18 @@ class PartitionState:
         self._sessions_end = max(self._sessions_end, offset + 1)
 
     def _stub(self, finished: Finished) -> Outgoing:
-        """Make what stands for a session too large for the broker: who and where, no events (J5)."""
+        """Make what stands for a session too large for the broker: who and where, ids instead of events (J5)."""
         record = finished.record
         content = decode_content(record.content)
         self._log.error("session_too_large", segment=content.segment, size=len(record.content))
-        stub: SessionContent = msgspec.structs.replace(content, events=[])
-        value = msgspec.json.encode(
-            SessionRecord(content=msgspec.Raw(msgspec.json.encode(stub)), span=record.span)
+        bare = SessionRecord(
+            content=msgspec.Raw(msgspec.json.encode(msgspec.structs.replace(content, events=[]))), span=record.span
         )
-        return Outgoing(
-            topic=self._sessions,
-            value=value,
-            key=event_key(*finished.key),
-            partition=self._partition,
-            acknowledged=partial(self._acknowledged, finished),
-        )
+        ids = tuple(msgspec.json.decode(raw, type=EventIds) for raw in content.events)
+        stub = self._to_sessions(finished, msgspec.structs.replace(bare, omitted=ids))
+        # A topic that takes in next to nothing: better without the ids than not at all.
+        stub.stub = lambda: self._to_sessions(finished, bare)
+        return stub
 
     def _orphan(self, orphan: Orphan, record: Any) -> None:
         self._meters.counter("events_orphaned", event_type=orphan.kind).inc()

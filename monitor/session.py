@@ -53,11 +53,26 @@ class LogSpan(msgspec.Struct, kw_only=True, frozen=True):
     closed_at: int
 
 
-class SessionRecord(msgspec.Struct, kw_only=True, frozen=True, tag_field="type", tag="session"):
-    """One finished session segment, as `assemble` writes it. `content` is an encoded `SessionContent`."""
+class EventIds(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """The ids of a raw event, without the rest of it."""
+
+    type: str
+    event_id: str
+    turn_id: str | None = None
+
+
+class SessionRecord(
+    msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, tag_field="type", tag="session"
+):
+    """One finished session segment, as `assemble` writes it. `content` is an encoded `SessionContent`.
+
+    `omitted` names the events of a session that was too large to be sent whole (J5): a restart has to know their
+    duplicates, and where their late evidence belongs.
+    """
 
     content: msgspec.Raw
     span: LogSpan
+    omitted: tuple[EventIds, ...] = ()
 
 
 class Addendum(msgspec.Struct, kw_only=True, frozen=True, tag_field="type", tag="addendum"):

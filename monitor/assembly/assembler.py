@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from monitor.assembly.closed_segment import ClosedSegment, EventIds, known_at, late_target
+from monitor.assembly.closed_segment import ClosedSegment, known_at, late_target
 from monitor.assembly.open_session import NEVER, AssemblyPolicy, Key, OpenSession
 from monitor.assembly.ordered import OrderedQueue
 from monitor.assembly.outputs import (
@@ -28,7 +28,7 @@ from monitor.assembly.outputs import (
 )
 from monitor.assembly.waiting import WaitingEvent, WaitingEvents
 from monitor.events import Event, SessionEvent, Tick, Turn, event_type
-from monitor.session import Addendum, CloseReason, FinishedRecord, SessionRecord, decode_content
+from monitor.session import Addendum, CloseReason, EventIds, FinishedRecord, SessionRecord, decode_content
 
 FOREVER: Final = 2**63
 
@@ -131,7 +131,7 @@ class SessionAssembler:
 
     def _restore_segment(self, record: SessionRecord, offset: int) -> None:
         content = decode_content(record.content)
-        ids = [msgspec.json.decode(raw, type=EventIds) for raw in content.events]
+        ids = [*(msgspec.json.decode(raw, type=EventIds) for raw in content.events), *record.omitted]
         key = (content.tenant, content.session_id)
         span = record.span
         # A duplicate that came after its segment was forgotten opens another one under the same id: no copy.

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from monitor.assembly.open_session import OpenSession
 from monitor.events import SessionEvent, Turn
-
-
-class EventIds(msgspec.Struct):
-    """The ids of a raw event, without decoding the rest of it."""
-
-    type: str
-    event_id: str
-    turn_id: str | None = None
 
 
 class ClosedSegment:

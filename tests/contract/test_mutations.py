@@ -15,7 +15,7 @@ from tests.services.parts import checkout
 MUTANTS = (*assembly.MUTANTS, *counting.MUTANTS)
 # The rules of the design that code keeps and that have mutants.
 RULES = [
-    *(f"A{number}" for number in (1, 2, 3, 4, 5, 9)),
+    *(f"A{number}" for number in range(1, 11)),
     *(f"S{number}" for number in range(1, 5)),
     *(f"J{number}" for number in range(1, 6)),
     *(f"R{number}" for number in range(1, 7)),

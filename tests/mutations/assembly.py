@@ -9,6 +9,10 @@ from tests.mutations.mutant import Mutant
 ASSEMBLER: Final = "monitor/assembly/assembler.py"
 OPEN: Final = "monitor/assembly/open_session.py"
 CLOSED: Final = "monitor/assembly/closed_segment.py"
+PROCESS: Final = "consumers/assemble.py"
+PARTITION: Final = "consumers/partition.py"
+OUTBOX: Final = "consumers/outbox.py"
+LOADING: Final = "consumers/read_back.py"
 
 SKEW: Final = "tests/unit/assembly/test_skew.py::"
 CLOSING: Final = "tests/unit/assembly/test_closing.py::"
@@ -17,6 +21,10 @@ IDENTITY: Final = "tests/unit/assembly/test_identity.py::"
 ORDER: Final = "tests/unit/assembly/test_order.py::"
 READ_BACK: Final = "tests/unit/assembly/test_read_back.py::"
 TRUNCATED: Final = "tests/unit/assembly/test_truncated.py::"
+CRASHES: Final = "tests/unit/consumers/test_assemble_crashes.py::"
+REBALANCE: Final = "tests/unit/consumers/test_assemble_rebalance.py::"
+STEPS: Final = "tests/unit/consumers/test_assemble_steps.py::"
+TOPICS: Final = "tests/consumers/test_topics.py::"
 
 TIME: Final = (
     Mutant(
@@ -415,4 +423,365 @@ RETENTION: Final = (
     ),
 )
 
-MUTANTS: Final = (*TIME, *CLOSE, *IDENTIFY, *POSITION, *RESTORE, *RETENTION)
+TICKS: Final = (
+    Mutant(
+        rule="A1",
+        title="ticks are dated by the wall clock",
+        path=PARTITION,
+        old="value = encode(Tick(ts=stream_time / 1000 + silence))",
+        new='value = encode(Tick(ts=__import__("time").time()))',
+        tests=(STEPS + "test_a1_an_idle_partition_closes_by_ticks_that_go_on_from_the_time_of_its_log",),
+    ),
+    Mutant(
+        rule="A1",
+        title="a tick counts any silence, be it an outage",
+        path=PARTITION,
+        old="min(now - self.silent_since, 2 * self._settings.assembly.tick_interval_s)",
+        new="now - self.silent_since",
+        tests=(STEPS + "test_a1_a_process_that_was_stopped_counts_no_silence_of_the_producers",),
+    ),
+    Mutant(
+        rule="A1",
+        title="ticks pile up while the broker is away",
+        path=PARTITION,
+        old="if self._ticking or stream_time is None:",
+        new="if stream_time is None:",
+        tests=(STEPS + "test_a1_an_outage_of_the_broker_is_no_silence",),
+    ),
+    Mutant(
+        rule="A1",
+        title="an idle partition gets no ticks",
+        path=PROCESS,
+        old="            state.tick(now)\n",
+        new="            pass\n",
+        tests=(STEPS + "test_a1_an_idle_partition_closes_by_ticks_that_go_on_from_the_time_of_its_log",),
+    ),
+    Mutant(
+        rule="A1",
+        title="the source topic may keep the time of its producers",
+        path="consumers/topics.py",
+        old='"LogAppendTime"',
+        new='"CreateTime"',
+        tests=(TOPICS + "test_a1_a5_time_is_the_brokers_and_sessions_have_the_partitions_of_events",),
+    ),
+)
+
+COMMIT: Final = (
+    Mutant(
+        rule="A4",
+        title="the read-back begins where the sessions topic ends",
+        path=PARTITION,
+        old="bound=self._sessions_end if bound is None else bound",
+        new="bound=self._sessions_end",
+        tests=(CRASHES + "test_a7_a_crash_behind_any_step_changes_nothing",),
+    ),
+    Mutant(
+        rule="A4",
+        title="the read-back always begins at the beginning",
+        path=PARTITION,
+        old="bound=self._sessions_end if bound is None else bound",
+        new="bound=0",
+        tests=(STEPS + "test_a4_a_restart_reads_back_no_more_than_it_needs",),
+    ),
+    Mutant(
+        rule="A4",
+        title="the stream time of a commit is lost",
+        path=LOADING,
+        old="stream_time=note.time if note else None",
+        new="stream_time=None",
+        tests=(CRASHES + "test_a7_a_crash_behind_any_step_changes_nothing",),
+    ),
+    Mutant(
+        rule="A4",
+        title="a commit without metadata is taken for a position",
+        path=LOADING,
+        old="wanted = commit.offset if commit and note else 0",
+        new="wanted = commit.offset if commit else 0",
+        tests=(STEPS + "test_a4_a_commit_without_metadata_is_no_position",),
+    ),
+    Mutant(
+        rule="A5",
+        title="nothing is read back",
+        path=LOADING,
+        old="        while position < end:",
+        new="        while False:",
+        tests=(CRASHES + "test_a7_a_crash_behind_any_step_changes_nothing",),
+    ),
+    Mutant(
+        rule="A5",
+        title="the read-back goes to the end of another partition",
+        path=LOADING,
+        old="tp = TopicPartition(settings.topics.sessions, partition)",
+        new="tp = TopicPartition(settings.topics.sessions, 0)",
+        tests=(CRASHES + "test_a7_a_crash_behind_any_step_changes_nothing",),
+    ),
+)
+
+HAND_OVER: Final = (
+    Mutant(
+        rule="A6",
+        title="partitions are read while they load",
+        path=PROCESS,
+        old="        self._consumer.pause(*partitions)\n",
+        new="",
+        tests=(
+            STEPS + "test_a9_behind_a_hole_nothing_is_committed_before_the_first_event_and_sessions_are_marked",
+            REBALANCE + "test_a6_a_partition_that_goes_while_it_loads_is_left_alone",
+        ),
+    ),
+    Mutant(
+        rule="A6",
+        title="the callback waits for the loading",
+        path=PROCESS,
+        old="self._start_loading(list(assigned))",
+        new="""self._start_loading(list(assigned))
+            await asyncio.gather(*self._loading.values())""",
+        tests=(REBALANCE + "test_a6_while_a_partition_loads_the_callback_has_returned_and_no_record_is_lost",),
+    ),
+    Mutant(
+        rule="A6",
+        title="a loading that was overtaken takes the partition",
+        path=PROCESS,
+        old="if self._tokens.get(tp) is token:",
+        new="if True:",
+        tests=(REBALANCE + "test_a6_a_loading_that_a_second_assignment_overtook_comes_to_nothing",),
+    ),
+    Mutant(
+        rule="A6",
+        title="a loading that failed is only logged",
+        path=PROCESS,
+        old="""        except Exception as error:  # noqa: BLE001 - A6: any failure in here is fatal
+            self._fail(error)""",
+        new="""        except Exception as error:
+            self._log.error("failed", error=str(error))""",
+        tests=(REBALANCE + "test_a6_whatever_fails_while_loading_ends_the_process_without_a_commit",),
+    ),
+    Mutant(
+        rule="A6",
+        title="an error of the callback is only logged",
+        path=PROCESS,
+        old="aiokafka would only log it, and the partition stand still\n            self._fail(error)",
+        new="\n            raise error",
+        tests=(REBALANCE + "test_a6_whatever_fails_while_loading_ends_the_process_without_a_commit",),
+    ),
+    Mutant(
+        rule="A6",
+        title="a fatal failure still commits",
+        path=PROCESS,
+        old="""        if not offsets or self._fatal is not None:
+            return
+""",
+        new="""        if not offsets:
+            return
+""",
+        tests=(REBALANCE + "test_a6_whatever_fails_while_loading_ends_the_process_without_a_commit",),
+    ),
+    Mutant(
+        rule="A6",
+        title="the state of a revoked partition stays",
+        path=PROCESS,
+        old="state = self._states.pop(tp, None)",
+        new="state = self._states.get(tp)",
+        tests=(REBALANCE + "test_a6_a_member_that_joins_at_any_step_changes_nothing_and_nothing_is_said_twice",),
+    ),
+    Mutant(
+        rule="A6",
+        title="a revoked partition goes without a commit",
+        path=PROCESS,
+        old="            await asyncio.wait_for(self._commit_states(states), REVOKE_S)\n",
+        new="            pass\n",
+        tests=(REBALANCE + "test_a6_a_member_that_joins_at_any_step_changes_nothing_and_nothing_is_said_twice",),
+    ),
+    Mutant(
+        rule="A6",
+        title="the token outlives a revocation",
+        path=PROCESS,
+        old="""            self._tokens.pop(tp, None)
+            task = self._loading.pop(tp, None)
+            if task is not None:
+                task.cancel()
+""",
+        new="            self._loading.pop(tp, None)\n",
+        tests=(REBALANCE + "test_a6_a_partition_that_goes_while_it_loads_is_left_alone",),
+    ),
+)
+
+SENDING: Final = (
+    Mutant(
+        rule="A7",
+        title="a commit does not wait for the outbox",
+        path=PARTITION,
+        old="""        if not await self.outbox.drain():
+            return None
+""",
+        new="",
+        tests=(CRASHES + "test_a7_a_crash_behind_any_step_changes_nothing",),
+    ),
+    Mutant(
+        rule="A7",
+        title="the offset to commit is taken after the outbox has drained",
+        path=PARTITION,
+        old="""        position = self._assembler.safe_position()
+        if not await self.outbox.drain():
+            return None
+""",
+        new="""        if not await self.outbox.drain():
+            return None
+        position = self._assembler.safe_position()
+""",
+        tests=(CRASHES + "test_a7_a_crash_behind_any_step_changes_nothing",),
+    ),
+    Mutant(
+        rule="A7",
+        title="a closed outbox counts as drained",
+        path=OUTBOX,
+        old="        return not self._closed\n",
+        new="        return True\n",
+        tests=(REBALANCE + "test_a6_a_member_that_was_thrown_out_at_any_step_says_the_same_again_or_nothing",),
+    ),
+    Mutant(
+        rule="A7",
+        title="a commit that failed counts as done",
+        path=PROCESS,
+        old="        else:\n            for tp, offset in offsets.items():",
+        new="        finally:\n            for tp, offset in offsets.items():",
+        tests=(REBALANCE + "test_a7_a_commit_that_failed_is_tried_again",),
+    ),
+    Mutant(
+        rule="A7",
+        title="partitions that went are committed with the others",
+        path=PROCESS,
+        old="offsets = {tp: offset for tp, offset in offsets.items() if tp in assigned}",
+        new="offsets = dict(offsets)",
+        tests=(REBALANCE + "test_a7_a_partition_that_went_does_not_spoil_the_commit_of_the_others",),
+    ),
+    Mutant(
+        rule="J5",
+        title="an over-size session has no stub",
+        path=OUTBOX,
+        old="if outgoing.stub is None:",
+        new="if True:",
+        tests=(STEPS + "test_j5_an_over_size_session_is_a_stub_whatever_step_a_crash_comes_behind",),
+    ),
+    Mutant(
+        rule="J5",
+        title="a stub leaves the ids of its events out",
+        path=PARTITION,
+        old="stub = _instead(outgoing, msgspec.structs.replace(bare, omitted=ids))",
+        new="stub = _instead(outgoing, bare)",
+        tests=(STEPS + "test_j5_an_over_size_session_is_a_stub_whatever_step_a_crash_comes_behind",),
+    ),
+    Mutant(
+        rule="J5",
+        title="the ids of a stub are not restored",
+        path=ASSEMBLER,
+        old="for raw in content.events), *record.omitted]",
+        new="for raw in content.events)]",
+        tests=(STEPS + "test_j5_an_over_size_session_is_a_stub_whatever_step_a_crash_comes_behind",),
+    ),
+)
+
+ROUTING: Final = (
+    Mutant(
+        rule="A8",
+        title="misrouted events stay where they are",
+        path=PARTITION,
+        old="if right == self._partition:",
+        new="if True:",
+        tests=(STEPS + "test_a8_misrouted_events_end_up_in_one_session_whatever_step_a_crash_comes_behind",),
+    ),
+    Mutant(
+        rule="A8",
+        title="misrouted events are dropped",
+        path=PARTITION,
+        old="self.outbox.put(Outgoing(topic=topic, value=raw, key=key, partition=right))",
+        new="pass",
+        tests=(STEPS + "test_a8_misrouted_events_end_up_in_one_session_whatever_step_a_crash_comes_behind",),
+    ),
+    Mutant(
+        rule="A8",
+        title="a partition count that changes goes unnoticed",
+        path=PROCESS,
+        old="if count not in {0, self._partitions}:",
+        new="if False:",
+        tests=(STEPS + "test_a8_a_partition_count_that_changes_while_it_runs_ends_it_with_the_remedy",),
+    ),
+    Mutant(
+        rule="A8",
+        title="a partition count that changed since the commit goes unnoticed",
+        path=LOADING,
+        old="if note is not None and note.partitions != partitions:",
+        new="if False:",
+        tests=(STEPS + "test_a8_a_partition_count_that_changed_since_the_commit_is_refused",),
+    ),
+)
+
+WATCHED: Final = (
+    Mutant(
+        rule="A9",
+        title="behind a hole the first commit comes too soon",
+        path=PARTITION,
+        old="        if self._behind_gap:\n            return None  #",
+        new="        if False:\n            return None  #",
+        tests=(
+            STEPS + "test_a9_behind_a_hole_nothing_is_committed_before_the_first_event_and_sessions_are_marked",
+        ),
+    ),
+    Mutant(
+        rule="A9",
+        title="a commit below the start of the log is not counted",
+        path=PROCESS,
+        old='self._meters.counter("commits_below_log_start").inc()',
+        new="pass",
+        tests=(
+            STEPS + "test_a9_behind_a_hole_nothing_is_committed_before_the_first_event_and_sessions_are_marked",
+        ),
+    ),
+    Mutant(
+        rule="A9",
+        title="the retention of the source ignores the maximum age",
+        path="consumers/topics.py",
+        old="events_ms = max(round(topics.events_retention_h * HOUR_MS), 2 * age_ms)",
+        new="events_ms = round(topics.events_retention_h * HOUR_MS)",
+        tests=(TOPICS + "test_a9_retention_covers_what_a_replay_may_need",),
+    ),
+    Mutant(
+        rule="A10",
+        title="a stall goes unnoticed",
+        path=PROCESS,
+        old="if silent > self._settings.assembly.stall_timeout_s:",
+        new="if False:",
+        tests=(STEPS + "test_a10_lag_without_progress_ends_the_process",),
+    ),
+    Mutant(
+        rule="A10",
+        title="to have nothing to do is a stall",
+        path=PROCESS,
+        old="        state.active_at = now  # to have",
+        new="        # to have",
+        tests=(STEPS + "test_a10_lag_without_progress_ends_the_process",),
+    ),
+    Mutant(
+        rule="A10",
+        title="a read-back has no deadline",
+        path=PROCESS,
+        old="asyncio.timeout(self._settings.assembly.load_timeout_s)",
+        new="asyncio.timeout(None)",
+        tests=(REBALANCE + "test_a10_a_read_back_has_a_deadline",),
+    ),
+)
+
+MUTANTS: Final = (
+    *TIME,
+    *TICKS,
+    *CLOSE,
+    *IDENTIFY,
+    *POSITION,
+    *COMMIT,
+    *RESTORE,
+    *HAND_OVER,
+    *SENDING,
+    *ROUTING,
+    *RETENTION,
+    *WATCHED,
+)
