@@ -27,6 +27,8 @@ FETCH_S = 0.006
 BATCH = 1
 IDLE_S = 0.05
 LINGER_S = 0.004
+# Longer than a fetch: more is read and put while a commit waits for the outbox.
+ACKNOWLEDGE_S = 0.009
 
 
 class SimulatedProducer:
@@ -72,7 +74,7 @@ class SimulatedProducer:
             answers = [
                 await self._process.step(f"send {item[0].topic}", partial(self._append, item)) for item in batch
             ]
-            await asyncio.sleep(LATENCY_S)
+            await asyncio.sleep(ACKNOWLEDGE_S)
             for (tp, *_, sent), answer in zip(batch, answers, strict=True):
                 if isinstance(answer, Exception):
                     sent.set_exception(answer)

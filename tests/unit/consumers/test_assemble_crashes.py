@@ -41,7 +41,7 @@ def evidence(session_id: str, number: int, at: float) -> Evidence:
 
 def story(partition: int) -> list[Event]:
     """Give a partition's events: sessions across each other, late, doubled and lonely events, a second segment."""
-    a, b, c, d, e, f, ghost = homes(partition)[:7]
+    a, b, c, d, e, f, g, ghost = homes(partition)[:8]
     return [
         turn(a, 1, 0),
         turn(b, 1, 1),
@@ -73,7 +73,9 @@ def story(partition: int) -> list[Event]:
         end(f, 187),
         Tick(ts=START_S + 198),  # closes f: nothing is open, and much is remembered
         feedback(e, 199),
-        turn(d, 2, 200),
+        turn(g, 1, 110),  # dated long before the time of the log, which goes on: g stays open
+        turn(d, 2, 212),
+        turn(g, 2, 209),
         Tick(ts=START_S + 2_000),
     ]
 
@@ -120,12 +122,12 @@ def test_the_story_without_a_crash_says_everything_once(monkeypatch: pytest.Monk
         await run(bench, ())
         assert len(bench.sessions()) == len(set(bench.sessions()))
         for partition in range(PARTITIONS):
-            a, b, c, d, e, f, ghost = homes(partition)[:7]
+            a, b, c, d, e, f, g, ghost = homes(partition)[:8]
             segments = sorted(len(events) for name, events in bench.contents() if name == a)
             assert segments == [3, 4]
             assert sorted(len(events) for name, events in bench.contents() if name == d) == [1, 2]
-            others = {name: len(events) for name, events in bench.contents() if name in {b, c, e, f}}
-            assert others == {b: 3, c: 2, e: 3, f: 3}
+            others = {name: len(events) for name, events in bench.contents() if name in {b, c, e, f, g}}
+            assert others == {b: 3, c: 2, e: 3, f: 3, g: 2}
             late = sorted(addendum.session_id for addendum in bench.addenda())
             assert [name for name in late if name in {a, b, d, e}] == sorted([a, b, d, e])
             assert [value for _, value in bench.letters() if ghost.encode() in value] != []

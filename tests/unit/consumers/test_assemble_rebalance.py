@@ -198,6 +198,38 @@ def test_a6_whatever_fails_while_loading_ends_the_process_without_a_commit(
     simulate(main())
 
 
+def test_a6_what_is_taken_away_is_committed_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        bench = written(Bench(monkeypatch, commit_interval_s=1e6))
+        async with bench.process() as one:
+            await one.until(lambda: one.value("events_total", event_type="tick") == 6)
+            assert bench.commits() == {}
+            async with bench.process() as two:
+                await two.until(lambda: shared(one, two))
+                assert bench.all_committed()
+
+    simulate(main())
+
+
+def test_a7_an_outbox_that_was_closed_has_not_drained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was unsent is dropped, so that nothing past it may be committed."""
+
+    async def main() -> None:
+        bench = written(Bench(monkeypatch, commit_interval_s=1e6))
+        bench.broker.present.clear()
+        async with bench.process() as worker:
+            await worker.until(lambda: worker.value("sessions_closed_total", reason="ended") >= 2)
+            assert worker.assemble is not None
+            state = worker.assemble._states[bench.source(0)]
+            waiting = worker.process.run(state.commitable())
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            state.outbox.close()
+            assert await waiting is None
+
+    simulate(main())
+
+
 def test_a7_a_commit_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Although the position is the same: there is nothing else to come."""
 
