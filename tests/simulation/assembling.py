@@ -69,7 +69,7 @@ class Bench:
         if partition is None:
             partition = partition_for(key or b"", PARTITIONS)
         timestamp = round(event.ts * 1000) if at is None else EPOCH + round(at * 1000)
-        record = self.broker.write(self.source(partition), encode(event), key, timestamp=timestamp)
+        record = self.broker.logs[self.source(partition)].append(encode(event), key, timestamp=timestamp)
         return int(record.offset)
 
     # -- what came of it -----------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class Log:
 
 
 class SimulatedBroker:
-    """Topics and groups. `largest` is the most bytes of a record, by topic; unless `present`, it takes in none."""
+    """Topics and groups. `largest` is the most bytes of a batch, by topic; unless `present`, it takes in none."""
 
     def __init__(self, topics: dict[str, int]) -> None:
         self.partitions = dict(topics)
@@ -80,18 +80,18 @@ class SimulatedBroker:
         """Everything that a topic holds, partition by partition."""
         return [record for tp, log in self.logs.items() if tp.topic == name for record in log.records[log.start :]]
 
-    def write(
-        self,
-        tp: TopicPartition,
-        value: bytes | None,
-        key: bytes | None = None,
-        headers: Any = (),
-        timestamp: int | None = None,
-    ) -> ConsumerRecord[bytes, bytes]:
-        """Append a record. Raises `MessageSizeTooLargeError` over the topic's limit."""
-        if len(value or b"") > self.largest.get(tp.topic, 1 << 30):
-            raise MessageSizeTooLargeError(f"{tp.topic}: {len(value or b'')} bytes")
-        return self.logs[tp].append(value, key, headers, timestamp)
+    def write_batch(self, tp: TopicPartition, records: list[tuple[bytes | None, bytes, Any]]) -> int:
+        """Append records that go together; gives the offset of the first.
+
+        Raises `MessageSizeTooLargeError` when they are over the topic's limit, all of them together.
+        """
+        size = sum(len(value) for _, value, _ in records)
+        if size > self.largest.get(tp.topic, size):
+            raise MessageSizeTooLargeError(f"{tp.topic}: {size} bytes")
+        first = self.logs[tp].end
+        for key, value, headers in records:
+            self.logs[tp].append(value, key, headers)
+        return first
 
     def group(self, name: str) -> Group:
         return self.groups.setdefault(name, Group(self))

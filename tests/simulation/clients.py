@@ -27,8 +27,26 @@ FETCH_S = 0.006
 BATCH = 1
 IDLE_S = 0.05
 LINGER_S = 0.004
+BATCH_RECORDS = 2
 # Longer than a fetch: more is read and put while a commit waits for the outbox.
 ACKNOWLEDGE_S = 0.009
+
+
+class SimulatedBatch:
+    """Records that go together, and are refused together."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[bytes | None, bytes, Any]] = []
+
+    def append(self, *, timestamp: int | None, key: bytes | None, value: bytes, headers: Any = ()) -> int | None:
+        """Add a record; None when the batch is full."""
+        if len(self.records) == BATCH_RECORDS:
+            return None
+        self.records.append((key, value, headers))
+        return len(self.records)
+
+    def close(self) -> None:
+        """Take in no more."""
 
 
 class SimulatedProducer:
@@ -37,7 +55,7 @@ class SimulatedProducer:
     def __init__(self, broker: SimulatedBroker) -> None:
         self._broker = broker
         self._process = CURRENT.get()
-        self._queue: deque[tuple[TopicPartition, bytes, Any, Any, asyncio.Future[RecordMetadata]]] = deque()
+        self._queue: deque[tuple[TopicPartition, SimulatedBatch, asyncio.Future[RecordMetadata]]] = deque()
         self._sending: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -48,6 +66,19 @@ class SimulatedProducer:
         if self._sending is not None:
             await asyncio.wait({self._sending})
 
+    def create_batch(self) -> SimulatedBatch:
+        return SimulatedBatch()
+
+    async def send_batch(
+        self, batch: SimulatedBatch, topic: str, *, partition: int
+    ) -> asyncio.Future[RecordMetadata]:
+        """Queue a batch; the future is done when the broker has it, and tells the offset of its first record."""
+        sent: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        self._queue.append((TopicPartition(topic, partition), batch, sent))
+        if self._sending is None or self._sending.done():
+            self._sending = self._process.run(self._send_queue())
+        return sent
+
     async def send(
         self,
         topic: str,
@@ -57,35 +88,32 @@ class SimulatedProducer:
         partition: int | None = None,
         headers: Any = (),
     ) -> asyncio.Future[RecordMetadata]:
-        """Queue a record; the future is done when the broker has it."""
+        """Queue a record by itself."""
+        batch = SimulatedBatch()
+        batch.append(timestamp=None, key=key, value=value, headers=headers)
         if partition is None:
             partition = partition_for(key or b"", self._broker.partitions[topic])
-        sent: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        self._queue.append((TopicPartition(topic, partition), value, key, headers, sent))
-        if self._sending is None or self._sending.done():
-            self._sending = self._process.run(self._send_queue())
-        return sent
+        return await self.send_batch(batch, topic, partition=partition)
 
     async def _send_queue(self) -> None:
         while self._queue:
             await asyncio.sleep(LINGER_S)
             await self._broker.present.wait()
-            batch = [self._queue.popleft() for _ in range(len(self._queue))]
+            going = [self._queue.popleft() for _ in range(len(self._queue))]
             answers = [
-                await self._process.step(f"send {item[0].topic}", partial(self._append, item)) for item in batch
+                await self._process.step(f"send {tp.topic}", partial(self._append, tp, batch))
+                for tp, batch, _ in going
             ]
             await asyncio.sleep(ACKNOWLEDGE_S)
-            for (tp, *_, sent), answer in zip(batch, answers, strict=True):
+            for (tp, _, sent), answer in zip(going, answers, strict=True):
                 if isinstance(answer, Exception):
                     sent.set_exception(answer)
                 else:
-                    offset = answer.offset
-                    sent.set_result(RecordMetadata(tp.topic, tp.partition, tp, offset, answer.timestamp, 1, 0))
+                    sent.set_result(RecordMetadata(tp.topic, tp.partition, tp, answer, None, 1, 0))
 
-    def _append(self, item: Any) -> ConsumerRecord[bytes, bytes] | Exception:
-        tp, value, key, headers, _ = item
+    def _append(self, tp: TopicPartition, batch: SimulatedBatch) -> int | Exception:
         try:
-            return self._broker.write(tp, value, key, headers)
+            return self._broker.write_batch(tp, batch.records)
         except MessageSizeTooLargeError as error:
             refused: Exception = error
             return refused

@@ -252,6 +252,7 @@ def test_a7_a_partition_that_went_does_not_spoil_the_commit_of_the_others(monkey
             await worker.until(lambda: worker.value("events_total", event_type="tick") == 6)
             assert worker.assemble is not None
             states = dict(worker.assemble._states)
+            await worker.until(lambda: not any(len(state.outbox) for state in states.values()))
             gone = worker.consumer._positions.pop(bench.source(0))
             await worker.process.run(worker.assemble._commit_states(states))
             worker.consumer._positions[bench.source(0)] = gone
