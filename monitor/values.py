@@ -333,7 +333,7 @@ STOP_WORDS: Final = frozenset(
     so some something sorry still stop such suppose supposed sure switch take tell than thank thanks
     that that'd that'll that's the their them then there there's these they thing think this those
     though time to too tried true try typo uh um unfortunately update updated upon us use used using ve
-    verify very wa wait want wanted was wasn't way we we'd we'll we're we've well went were what what's
+    verify versus very vs wa wait want wanted was wasn't way we we'd we'll we're we've well went were what what's
     when where which while who whole why will wish with won't would wouldn't wrong ye yeah yep yes yet
     you you'd you'll you're you've your yours yourself
     """.split()  # noqa: SIM905 - a list of words reads best as words

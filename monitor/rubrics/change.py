@@ -108,8 +108,9 @@ def _new_values(correction: Text, error: Text, given_up: Sequence[Value]) -> tup
     said = [token for token in correction.tokens if token.content and token.start not in wrong]
     fresh = [token for token in said if not holds(error.tokens, token)]
     strong = _in_correcting_sentence(correction, error, [token for token in fresh if token.strong])
-    if strong:
-        return _distinct(group(correction.text, strong))
+    told = {token.start: token for token in (*strong, *_in_a_filled_slot(correction, error, fresh))}
+    if told:
+        return _distinct(group(correction.text, [told[start] for start in sorted(told)]))
     found = _pointed(correction, fresh) or (fresh if len(fresh) <= _MANY else [])
     # Nothing new: the user insists on, or goes back to, something that the corrected turn has as well.
     found = found or [token for token in said if token.strong] or _pointed(correction, said)
@@ -139,6 +140,19 @@ def _in_correcting_sentence(correction: Text, error: Text, tokens: Sequence[Toke
     ]
     inside = [token for token in tokens if any(start <= token.start < end for start, end in spans)]
     return inside or list(tokens)
+
+
+def _in_a_filled_slot(correction: Text, error: Text, fresh: Sequence[Token]) -> list[Token]:
+    """Give values, in whatever sentence, whose slot the corrected turn fills otherwise: "And is 11 am free?"."""
+    starts = {token.start for token in fresh}
+    return [
+        token
+        for item in correction.fillers
+        if item.slot.startswith(_EXACT)
+        and all(token.start in starts for token in item.tokens)
+        and any(item.slot == other.slot and item.fits(other) and not item.agrees(other) for other in error.fillers)
+        for token in item.tokens
+    ]
 
 
 def _pointed(correction: Text, said: Sequence[Token]) -> list[Token]:
@@ -264,6 +278,8 @@ def _keys(tokens: Sequence[Token]) -> list[str]:
 _LONGEST: Final = 20_000
 # Of several names in a text, the one in like words may not be the one that is meant.
 _OF_NAMES: Final = ("name", "place:")
+# Slots that tell plainly what a value is said of.
+_EXACT: Final = ("time", "date", "money", "count:", "class", "color", "size")
 # Longer runs of words are a sentence, not a value.
 _MANY: Final = 6
 # Aligning takes time with the square of the length.

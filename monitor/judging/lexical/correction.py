@@ -7,6 +7,7 @@ detail. They can't tell a paraphrase from a silence: a correction whose values n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
@@ -54,6 +55,7 @@ class _Observed:
         self.used = next((reply for reply in replies if reply.right), None) or (
             self.first if self.claimed else None
         )
+        self.took_up = None if self.used else next((reply for reply in replies if self._takes_up(reply)), None)
         self.reverted = self._reverted()
         self.spilled = self._spilled()
 
@@ -62,7 +64,9 @@ class _Observed:
         if self.disputed:
             return "contradicted"
         if self.used is None:
-            return "ignored" if self.stale or self._rivals_stay() else "none"
+            if not self.stale and not self._rivals_stay():
+                return "none"
+            return "ignored" if self.took_up is None else "partial"
         if self.reverted is not None:
             return "reverted"
         return "partial" if self._missing() else "none"
@@ -85,6 +89,13 @@ class _Observed:
             never & reply.wrong or (never and reply.right and _keeps_names(self.said, wrong, reply.said))
             for reply in self.replies
         )
+
+    def _takes_up(self, reply: _Reply) -> bool:
+        """Say whether a reply has words of the correction that no part holds: a name, or two in a row."""
+        known = [*_wrong(self.window).tokens, *(token for part in self.parts for token in _tokens(part))]
+        taken = [t.content and holds(reply.said.tokens, t) and not holds(known, t) for t in self.said.tokens]
+        named = any(mine and token.strong for mine, token in zip(taken, self.said.tokens, strict=True))
+        return named or any(one and two for one, two in pairwise(taken))
 
     def _rivals_stay(self) -> bool:
         return any(
@@ -116,16 +127,19 @@ class _Observed:
 
     def _spilled(self) -> tuple[_Reply, str, str] | None:
         """Find another detail that the first reply changed without being asked."""
-        wrong = self.window.turn(self.window.event.error) if self.window.event.error is not None else None
-        if wrong is None or not self.first.right or self.disputed:
+        if self.window.event.error is None or not self.first.right or self.disputed:
             return None
-        found = _changed_besides(self.said, read(wrong.text), self.first.said, self.parts)
-        return None if found is None else (self.first, *found)
+        for stated in _stated(self.window):
+            found = _changed_besides(self.said, read(stated.text), self.first.said, self.parts)
+            if found is not None:
+                return self.first, *found
+        return None
 
 
 def _fields(window: CorrectionWindow, parts: Sequence[Part], seen: _Observed, mode: str) -> dict[str, Any]:
     failed = mode in {"contradicted", "ignored"}
-    first = -1 if failed and not (mode == "contradicted" and seen.used) else (seen.used or seen.first).index
+    taken = seen.used or seen.took_up or seen.first
+    first = -1 if failed and not (mode == "contradicted" and seen.used) else taken.index
     spilled = seen.spilled if mode != "contradicted" else None
     quoted = dict.fromkeys(
         [first, _index(seen.reverted, mode), seen.first.index, *([spilled[0].index] if spilled else [])]
@@ -153,6 +167,10 @@ def _fields(window: CorrectionWindow, parts: Sequence[Part], seen: _Observed, mo
         "failure_mode": mode,
         "rationale": _RATIONALES[mode],
     }
+
+
+def _tokens(part: Part) -> tuple[Token, ...]:
+    return part.new.tokens + (part.old.tokens if part.old is not None else ())
 
 
 def _index(reply: _Reply | None, mode: str) -> int:
@@ -202,6 +220,14 @@ def _keeps_rival(window: CorrectionWindow, part: Part, said: Text) -> bool:
     return any(holds(said.tokens, token) for token in rivals(part.new, read(window.event.text), _wrong(window)))
 
 
+def _stated(window: CorrectionWindow) -> list[SessionTurn]:
+    """Give the corrected turn, and the assistant's last words before the correction."""
+    before = [turn for turn in window.turns if turn.index < window.event.turn]
+    last = [turn for turn in before if turn.role == "assistant"][-1:]
+    wrong = [turn for turn in before if turn.index == window.event.error]
+    return wrong if last == wrong else [*wrong, *last]
+
+
 def _wrong(window: CorrectionWindow) -> Text:
     turn = None if window.event.error is None else window.turn(window.event.error)
     return read("" if turn is None else turn.text)
@@ -224,12 +250,18 @@ def _changed_besides(said: Text, wrong: Text, reply: Text, parts: Sequence[Part]
     """Find a detail of the corrected turn that the reply replaces by one that nobody asked for."""
     new = [token for part in parts for token in part.new.tokens]
     known = [*said.tokens, *(token for part in parts if part.old for token in part.old.tokens)]
+    # The people of "for 3 people" only say what is counted.
+    counted = {two.start for one, two in pairwise(reply.tokens) if one.kind == "number" and not two.strong}
 
     def lost(tokens: Sequence[Token]) -> list[Token]:
         return [t for t in tokens if t.content and not holds(reply.tokens, t) and not holds(known, t)]
 
     def fresh(tokens: Sequence[Token]) -> list[Token]:
-        return [t for t in tokens if t.content and not holds(wrong.tokens, t) and not holds(known, t)]
+        return [
+            t
+            for t in tokens
+            if t.content and t.start not in counted and not holds(wrong.tokens, t) and not holds(known, t)
+        ]
 
     blocks = [pair for pair in swaps(wrong, reply) if len(pair[0]) <= _SHORT and len(pair[1]) <= _SHORT]
     for before, after in [*blocks, (wrong.tokens, reply.tokens)]:

@@ -16,7 +16,7 @@ from monitor.judging.lexical.correction import answer
 from monitor.judging.model import JudgeRequest
 from monitor.judging.prompt import load
 from monitor.session import Session
-from tests.unit.rubrics.build import RUBRIC, SEATS, Said, chat, seats, sessions
+from tests.unit.rubrics.build import RUBRIC, SEATS, Said, chat, corrected, seats, sessions
 
 HOLD = SEATS[:2]
 SEVEN: Said = ("u", "No, make it 7 pm.")
@@ -43,6 +43,56 @@ def judged(*said: Said) -> dict[str, object]:
 )
 def test_failure_modes(said: tuple[Said, ...], mode: str) -> None:
     assert judged(*said)["failure_mode"] == mode
+
+
+VAN: tuple[Said, ...] = (("u", "Move me."), ("a", "A large van from Ulm to Bonn on May 3 at 9 am. Is that right?"))
+
+
+@pytest.mark.parametrize(
+    ("correction", "reply", "mode"),
+    [
+        (
+            "I'd rather go on May 5? Do they have an opening at 11 am?",
+            "A large van to Bonn on May 5 at 9 am. Is that right?",
+            "partial",
+        ),
+        (
+            "I'd rather go on May 5? Do they have an opening at 11 am?",
+            "A large van to Bonn on May 5 at 11 am. Is that right?",
+            "none",
+        ),
+        ("No, a small van to Kehl.", "A small van from Ulm to Bonn on May 3. Is that right?", "partial"),
+        ("No, from green haven on May 5.", "A van from green haven to Bonn on May 3. Is that right?", "partial"),
+        ("No, from green haven on May 5.", "A large van to Bonn on May 3. Is that right?", "ignored"),
+    ],
+    ids=["a question", "both", "a class word", "lower case", "neither"],
+)
+def test_each_value_of_a_correction_counts_however_it_is_put(correction: str, reply: str, mode: str) -> None:
+    (window,) = RUBRIC.windows(chat(*VAN, ("u", correction), ("a", reply), corrections=(corrected(2),)))
+    assert answer(window)["failure_mode"] == mode
+
+
+def test_the_teams_of_a_match_are_one_name() -> None:
+    said = (("u", "One."), ("a", "1 ticket for Hawks Vs Doves in New Ulm on March 11th. Do you confirm?"))
+    reply = ("a", "A ticket for Hawks Vs Doves on March 11th: do you confirm?")
+    assert judged(*said, ("u", "No, I prefer Larks Vs Red Wrens"), reply)["failure_mode"] == "ignored"
+
+
+def test_a_detail_of_the_last_reply_may_be_changed_besides_even_if_a_users_turn_is_corrected() -> None:
+    said = (
+        ("u", "Yes. Play it on the porch speaker please."),
+        ("a", "Please confirmL playing the song Silver Lining on the porch."),
+        ("u", "No, play it on the speaker in cellar."),
+    )
+    data = judged(*said, ("a", "Please confirm: playing the song Amber Field in the cellar."))
+    assert data["error_turn_index"] == 0
+    assert data["over_correction_detail"] == "Silver Lining became Amber Field"
+
+
+def test_what_a_number_counts_is_no_detail_of_its_own() -> None:
+    said = (("u", "A table."), ("a", "A table for 3 at Corvo in Ulm on May 3 at 6 pm. Is that right?"))
+    data = judged(*said, ("u", "No, on May 5."), ("a", "A table for 3 people on May 5. Is that right?"))
+    assert data["over_corrected"] is False
 
 
 @pytest.mark.parametrize(
