@@ -52,16 +52,7 @@ def row(record: Mapping[str, Any], line: int = 0) -> Row:
     # The order of a finished session: turns first.
     turns = [kept for (event, _), kept in zip(found, raw, strict=True) if event["type"] == "turn"]
     others = [kept for (event, _), kept in zip(found, raw, strict=True) if event["type"] != "turn"]
-    return _row([*turns, *others, *_corrections(record)], found[0][0], record)
-
-
-def _corrections(record: Mapping[str, Any]) -> list[bytes]:
-    """Encode the correction events that a set gives with its sessions, each with the id of its turn."""
-    shared = {"type": "correction", "session_id": record["session_id"], "ts": 0}
-    return [
-        json.dumps(shared | {"event_id": f"{record['session_id']}-c{place}"} | event).encode()
-        for place, event in enumerate(record.get("corrections", ()))
-    ]
+    return _row([*turns, *others], found[0][0], record)
 
 
 def _row(events: Sequence[bytes], first: Mapping[str, Any], record: Mapping[str, Any]) -> Row:

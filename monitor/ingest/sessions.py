@@ -4,12 +4,14 @@
       {"turn_index": 0, "turn_id": "s1-0", "role": "user", "text": "...", "ts": 1790000000},
       {"turn_index": 1, "turn_id": "s1-1", "role": "assistant", "text": "...",
        "evidence": [{"id": "d1", "text": "..."}]}
-    ]}
+     ],
+     "corrections": [{"turn_id": "s1-2", "error_turn_id": "s1-1"}]}
 
 Only `session_id`, `turns` and each turn's `role` and `text` have to be there. `tenant` and the attributes of an
 assistant (`assistant`, `assistant_version`, `model`, `prompt_version`, `channel`, `risk_level`, `traffic_class`)
 hold for the whole session; a turn may state its own. `evidence: []` says that retrieval found nothing, no
-`evidence` says nothing. Other keys, such as labels, are passed over.
+`evidence` says nothing. `corrections` names the user turns that correct something, where that is known; `turn_id`
+has to be there, the rest is as in a `correction` event. Other keys, such as labels, are passed over.
 
 A turn without `ts` (Unix seconds) comes one second after the one before it. A session without any time starts at
 `SYNTHETIC_START` plus its line number in seconds. Event ids are derived from session_id and turn_id, so a turn
@@ -36,6 +38,7 @@ _ATTRIBUTES: Final = (
     "risk_level",
     "traffic_class",
 )
+_CORRECTION: Final = ("turn_id", "text", "error_turn_id", "corrected_claim", "correction_content")
 _OWN: Final = ("turn_index", "role", "text", "finish_reason", *_ATTRIBUTES)
 
 
@@ -52,7 +55,8 @@ def session_events(session: Mapping[str, Any], line: int) -> Iterator[tuple[str,
         identity["tenant"] = as_id(session["tenant"])
     if identity["session_id"] is None:
         raise InvalidEvent("invalid_field", "session_id: is missing")
-    for position, (turn, ts) in enumerate(zip(turns, _times(turns, line), strict=True)):
+    times = _times(turns, line)
+    for position, (turn, ts) in enumerate(zip(turns, times, strict=True)):
         turn_id = as_id(turn.get("turn_id"))
         shared = {**identity, "turn_id": f"t{position}" if turn_id is None else turn_id, "ts": ts}
         own = {name: turn[name] for name in _OWN if turn.get(name) is not None}
@@ -61,6 +65,19 @@ def session_events(session: Mapping[str, Any], line: int) -> Iterator[tuple[str,
             place = f"turns[{position}].evidence"
             passages = [dict(item) for item in _dicts(turn["evidence"], place)]
             yield place, {"type": "evidence", "event_id": _id(shared, "evidence"), **shared, "passages": passages}
+    yield from _corrections(session, identity, times[-1] if times else SYNTHETIC_START + line)
+
+
+def _corrections(
+    session: Mapping[str, Any], identity: Mapping[str, Any], ts: Any
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give the corrections that a session names, at the time of its last turn: all of it has been said by then."""
+    for position, item in enumerate(_dicts(session.get("corrections") or [], "corrections")):
+        own = {name: item[name] for name in _CORRECTION if item.get(name) is not None}
+        own |= {name: as_id(own[name]) for name in ("turn_id", "error_turn_id") if name in own}
+        event_id = derived_id(identity["session_id"], "correction", str(position))
+        event = {"type": "correction", "event_id": event_id, **identity, "ts": ts, **own}
+        yield f"corrections[{position}]", event
 
 
 def _id(shared: Mapping[str, Any], kind: str) -> str:

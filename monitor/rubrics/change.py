@@ -292,6 +292,14 @@ _GIVEN_UP: Final = re.compile(
     r"|\bfrom (?P<source>[^,.;!?]{1,40}?) to\b",
     re.IGNORECASE,
 )
+# What is taken back may need no new value.
+RETRACTS: Final = re.compile(
+    r"\b(?:scratch|strike|disregard|ignore|forget|cancel|drop|remove|never ?mind) (?:that|this|it|what i|my"
+    r"|the)\b"
+    r"|\bnever ?mind\b|\bi take (?:that|it) back\b|\bi no longer\b|\b(?:don't|do not) (?:need|want) (?:it"
+    r"|that|the)\b",
+    re.IGNORECASE,
+)
 SENTENCES: Final = re.compile(r"[^.!?\n]+(?:[.!?](?!\s)[^.!?\n]*)*[.!?\n]*")
 # Zero width, so that "for" in "to be for X" is tried as well.
 _POINTS: Final = re.compile(

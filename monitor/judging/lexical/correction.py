@@ -14,7 +14,7 @@ import msgspec
 
 from monitor.judging.lexical import wording
 from monitor.rubrics.answers import plain
-from monitor.rubrics.change import Part, Text, read, rivals, swaps
+from monitor.rubrics.change import RETRACTS, Part, Text, read, rivals, swaps
 from monitor.rubrics.correction.window import CorrectionWindow, change
 from monitor.session import SessionTurn
 from monitor.slots import distinct
@@ -48,7 +48,7 @@ class _Observed:
     ) -> None:
         self.window, self.said, self.parts, self.replies = window, said, parts, replies
         self.first = replies[0]
-        self.retraction = not parts and bool(wording.RETRACTS.search(window.event.text))
+        self.retraction = not parts and bool(RETRACTS.search(window.event.text))
         self.disputed = _disputes(self.first.said.text)
         self.stale = [reply for reply in replies if reply.wrong]
         self.claimed = self._claimed()

@@ -1,4 +1,4 @@
-"""Wording that the lexical judge goes by: how English disputes, agrees, acknowledges and takes back."""
+"""Wording that the lexical judge goes by: how English disputes, agrees and acknowledges."""
 
 from __future__ import annotations
 
@@ -46,13 +46,6 @@ ACKNOWLEDGE: Final = re.compile(
 CLAIMS: Final = re.compile(
     r"\b(?:updated|changed|corrected|fixed|switched|adjusted|amended|modified|moved|made (?:the|that"
     r"|those) changes?)\b",
-    re.IGNORECASE,
-)
-RETRACTS: Final = re.compile(
-    r"\b(?:scratch|strike|disregard|ignore|forget|cancel|drop|remove|never ?mind) (?:that|this|it|what i|my"
-    r"|the)\b"
-    r"|\bnever ?mind\b|\bi take (?:that|it) back\b|\bi no longer\b|\b(?:don't|do not) (?:need|want) (?:it"
-    r"|that|the)\b",
     re.IGNORECASE,
 )
 # The type of a correction by its wording, the first that fits.

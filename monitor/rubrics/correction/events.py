@@ -16,7 +16,7 @@ import msgspec
 from monitor.contrast import Line
 from monitor.events import Correction
 from monitor.rubrics.answers import contains
-from monitor.rubrics.change import SENTENCES, Part, Text, parts, read
+from monitor.rubrics.change import RETRACTS, SENTENCES, Part, Text, parts, read
 from monitor.session import Session, SessionTurn
 from monitor.signals import correction_turns, looks_like_correction
 from monitor.slots import Filler
@@ -132,7 +132,8 @@ def _problem(turn: int, problem: str) -> CorrectionEvent:
 
 
 def _has_signal(chat: Reading, event: CorrectionEvent) -> bool:
-    if event.content or looks_like_correction(chat.turns[event.turn].text, chat.reply_before(event.turn)):
+    said = chat.turns[event.turn].text
+    if event.content or RETRACTS.search(said) or looks_like_correction(said, chat.reply_before(event.turn)):
         return True
     new = [token for part in chat.parts(event) for token in part.new.tokens]
     # One plain word ("Lovely.") refines nothing; a value, or a few words that are new, may.

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import InvalidEvent
-from monitor.events import EventDecoder, Evidence, SessionEvent, Turn
+from monitor.events import Correction, EventDecoder, Evidence, SessionEvent, Turn
 from monitor.ingest.sessions import SYNTHETIC_START, session_events
 
 
@@ -44,6 +44,21 @@ def test_no_evidence_and_empty_evidence_are_not_the_same() -> None:
     events = _decoded(_session({}, {"evidence": None}, {"evidence": []}, {"evidence": [{"id": "d", "text": "t"}]}))
     evidence = [event for event in events if isinstance(event, Evidence)]
     assert [(item.turn_id, len(item.passages)) for item in evidence] == [("t2", 0), ("t3", 1)]
+
+
+def test_corrections_that_a_session_names_come_after_its_turns() -> None:
+    named = [{"turn_id": 2, "text": "No, 6."}, {"turn_id": "t2", "error_turn_id": "t1", "corrected_claim": "4"}]
+    *_, one, two = _decoded(_session({"ts": 5}, {"ts": 9}, corrections=named))
+    assert isinstance(one, Correction)
+    assert isinstance(two, Correction)
+    assert (one.turn_id, one.text, one.ts) == ("2", "No, 6.", 9)
+    assert (two.turn_id, two.error_turn_id, two.corrected_claim) == ("t2", "t1", "4")
+    assert one.event_id != two.event_id
+
+
+def test_a_correction_without_its_turn_is_refused() -> None:
+    with pytest.raises(InvalidEvent, match="turn_id"):
+        _decoded(_session({}, corrections=[{"text": "No, 6."}]))
 
 
 def test_keys_that_are_not_ours_are_passed_over() -> None:
