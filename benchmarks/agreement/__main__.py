@@ -21,8 +21,8 @@ import msgspec
 
 from benchmarks.agreement import correction, refusal
 from benchmarks.agreement.rows import Row, read, row
-from benchmarks.agreement.sets import LabelledSet, Record, goals, measured
-from monitor.agreement import Estimate
+from benchmarks.agreement.sets import LabelledSet, Record, Unit, goals, measured
+from monitor.agreement import Estimate, confusion
 from monitor.config import load
 from monitor.judgement import Judgement, decode_judgement
 from monitor.judging.open import open_judge
@@ -70,6 +70,9 @@ async def _measure(
             if judgement is not None
             for unit in labelled.units(item, judgement)
         ]
+        if options.confusion and labelled.table is not None:
+            shown = [unit for unit in units if unit.kind == labelled.table]
+            _tell_confusion(name, shown)
         results[name] = {
             "n": sum(judgement is not None for judgement in judgements),
             **measured(labelled.figures, units, options.resamples),
@@ -111,6 +114,12 @@ def _tell_missed(results: Result, sets: Iterable[LabelledSet]) -> None:
             print(f"{name}: {figure} is {value.value}, the goal is {goal}", file=sys.stderr)
 
 
+def _tell_confusion(name: str, units: Sequence[Unit]) -> None:
+    table = confusion([str(unit.truth) for unit in units], [str(unit.said) for unit in units])
+    for truth, said in table.items():
+        print(f"{name}: {truth} was said to be {dict(said)}", file=sys.stderr)
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with the labelled sets")
@@ -119,6 +128,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--answers", type=Path, help="judgements, one a line, instead of asking a judge")
     parser.add_argument("--write-sessions", type=Path, help="write the sessions to this folder, and end")
     parser.add_argument("--resamples", type=int, default=1_000, help="of the bootstrap")
+    parser.add_argument("--confusion", action="store_true", help="tell on standard error what was taken for what")
     parser.add_argument("--json", action="store_true", help="one line of JSON")
     return parser.parse_args()
 

@@ -43,7 +43,10 @@ class Figure(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class LabelledSet(msgspec.Struct, kw_only=True, frozen=True):
-    """A set. `name` is its file's stem, `prepare` makes the sessions to judge of the file's records."""
+    """A set, named after its file. `prepare` makes the sessions to judge of the file's records.
+
+    `table` is the kind of unit whose confusion is worth a look (`--confusion`).
+    """
 
     name: str
     file: str
@@ -51,6 +54,7 @@ class LabelledSet(msgspec.Struct, kw_only=True, frozen=True):
     units: Callable[[Row, Judgement], Iterable[Unit]]
     figures: tuple[Figure, ...]
     prepare: Callable[[list[Record]], list[Record]] = list
+    table: str | None = None
 
 
 def measured(figures: Sequence[Figure], units: Sequence[Unit], resamples: int) -> dict[str, Estimate]:

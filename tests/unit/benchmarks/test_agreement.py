@@ -27,7 +27,7 @@ def corrected(name: str, mode: str, *replies: str) -> dict[str, Any]:
         "No, make it for five people.",
         *[part for reply in replies for part in (reply, "And is there parking?")],
     )
-    event = {"user_turn_index": 2, "failure_mode": mode, "over_corrected": False}
+    event = {"user_turn_index": 2, "failure_mode": mode, "over_corrected": False, "edited_turns": [3]}
     return {
         "session_id": name,
         "turns": turns(name, *said),
@@ -69,3 +69,38 @@ def test_the_sessions_can_be_written_for_another_judge(folder: Path, tmp_path: P
     run(folder, "--write-sessions", str(tmp_path / "out"))
     (first, *_) = (tmp_path / "out" / "sgd_corrections.jsonl").read_text().splitlines()
     assert json.loads(first)["corrections"] == [{"turn_id": "own-a-2-none-t2"}]
+
+
+STAR = ("All right, five people.", "A table for three people is held.", "A table for three people is held.")
+
+
+def test_what_was_never_taken_is_a_failure_and_what_cannot_be_told_is_left_out(tmp_path: Path) -> None:
+    sessions = []
+    for place, outcome in enumerate(("incorporated", "ignored", "unverifiable")):
+        session = corrected(f"star-{place}", "none", STAR[place])
+        session["human"]["correction_events"] = [{"user_turn_index": 2, "outcome_from_wizard_queries": outcome}]
+        sessions.append(session)
+    (tmp_path / "star_corrections.jsonl").write_text("".join(json.dumps(item) + "\n" for item in sessions))
+    done = run(tmp_path, "--json", "--confusion", "--sets", "star_corrections", "star_corrections_with_lookups")
+    figures = json.loads(done.stdout)["star_corrections"]
+    assert figures["n"] == 3
+    assert figures["failed_kappa"]["value"] == 1
+    assert figures["baseline_failed_accuracy"]["value"] == 0.5
+    assert figures["detection_recall"]["value"] == 1
+    assert "star_corrections: True was said to be {'True': 1}" in done.stderr
+
+
+def test_the_last_reply_is_judged_where_the_last_user_turn_corrects(tmp_path: Path) -> None:
+    sessions = []
+    for place, (reply, fine) in enumerate(
+        [("All right, five people.", True), ("A table for three people.", False)]
+    ):
+        session = corrected(f"reward-{place}", "none", reply)
+        said = session["turns"][:4]
+        human = {"final_turn_ok": fine, "last_user_turn_has_correction_signal": True}
+        sessions.append(session | {"turns": said, "human": human, "source": "TM-3"})
+    (tmp_path / "taskmaster_reward.jsonl").write_text("".join(json.dumps(item) + "\n" for item in sessions))
+    figures = json.loads(run(tmp_path, "--json").stdout)["taskmaster_reward"]
+    assert figures["tm3_balanced_accuracy"]["value"] == figures["corrected_balanced_accuracy"]["value"] == 1
+    assert figures["baseline_tm3_balanced_accuracy"]["value"] == 0.5
+    assert figures["tm4_balanced_accuracy"]["value"] is None
