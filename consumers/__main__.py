@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from consumers.dead_letters_command import dead_letters_app
 from consumers.judge_command import judge_app
 from monitor import __version__
 from monitor.errors import BackslideError, ConfigError
@@ -29,6 +29,7 @@ reference_app = typer.Typer(help="Print reference pages.", no_args_is_help=True)
 app.add_typer(judge_app, name="judge")
 app.add_typer(reference_app, name="reference")
 app.add_typer(topics_app, name="topics")
+app.add_typer(dead_letters_app, name="dead-letters")
 app.add_typer(schema_app, name="schema")
 app.add_typer(policy_app, name="policy")
 
@@ -133,9 +134,10 @@ def replay(
 def topics_create(config: Config = None) -> None:
     """Create the topics that are missing."""
     from consumers import topics
+    from consumers.on_brokers import on_brokers
 
     settings = _settings(config)
-    created = _on_brokers(topics.create(settings), settings.kafka.bootstrap_servers)
+    created = on_brokers(topics.create(settings), settings.kafka.bootstrap_servers)
     for name in created:
         typer.echo(f"created {name}")
     typer.echo(f"{len(created)} created; the others were there")
@@ -145,15 +147,16 @@ def topics_create(config: Config = None) -> None:
 def topics_check(config: Config = None) -> None:
     """Compare the topics with what they have to be, and look where producers put their keys."""
     from consumers import topics
+    from consumers.on_brokers import on_brokers
 
     settings = _settings(config)
-    findings = _on_brokers(topics.check(settings), settings.kafka.bootstrap_servers)
+    findings = on_brokers(topics.check(settings), settings.kafka.bootstrap_servers)
     for finding in findings:
         typer.echo(f"error: {finding}", err=True)
     events = settings.topics.events
     if any(finding.topic == events and finding.problem == "is missing" for finding in findings):
         raise typer.Exit(1)
-    shares = _on_brokers(topics.misrouted_share(settings), settings.kafka.bootstrap_servers)
+    shares = on_brokers(topics.misrouted_share(settings), settings.kafka.bootstrap_servers)
     wrong, seen = (sum(pair[index] for pair in shares.values()) for index in (0, 1))
     if wrong:
         typer.echo(
@@ -170,19 +173,6 @@ def _settings(config: Path | None) -> Any:
     from monitor.config import load
 
     return load(config)
-
-
-def _on_brokers(work: Any, servers: str) -> Any:
-    from aiokafka.errors import KafkaError
-
-    # aiokafka says the same through the log, which these commands don't set up.
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    try:
-        return asyncio.run(work)
-    except KafkaError as error:
-        raise BackslideError(
-            f"kafka.bootstrap_servers = {servers}: {type(error).__name__}; is the broker there and reachable?"
-        ) from None
 
 
 @schema_app.command("events")

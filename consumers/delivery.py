@@ -17,6 +17,7 @@ from consumers.dead_letters import Placed
 from consumers.job_queue import Work
 from consumers.kafka import TOO_LARGE, event_key, is_passing
 from monitor.config import TopicSettings
+from monitor.decision import Job
 from monitor.judgement import Judgement, Skipped, Unscored, Verdict
 from monitor.metrics import Meters
 
@@ -51,18 +52,29 @@ class Delivery:
         """
         sent = await self._send(judgement)
         if sent is None:
-            await self.dead_letter(work.record, "too_large", "not even a stub of its judgement fits the broker")
+            error = "not even a stub of its judgement fits the broker"
+            await self.dead_letter(work.record, "too_large", error, work.job)
             return
         self._meters.counter("judgements", rubric=judgement.rubric, kind=kind(judgement)).inc()
         self._log.info("judged", **_line(work, judgement), stub=sent is not judgement)
         if isinstance(judgement.result, Unscored) and judgement.result.reason == "invalid":
             await self._raw_answer(work, judgement)
 
-    async def dead_letter(self, record: Placed, reason: str, error: str) -> None:
-        """Put a record aside."""
+    async def dead_letter(self, record: Placed, reason: str, error: str, job: Job | None = None) -> None:
+        """Put a record aside; `job` is what it was decoded to, if it was."""
+        session = None if job is None else (job.tenant, job.session_id)
         topic = self._topics.dead_letters
         await self._insist(
-            partial(dead_letters.send, self._producer, topic, record, stage=STAGE, reason=reason, error=error)
+            partial(
+                dead_letters.send,
+                self._producer,
+                topic,
+                record,
+                stage=STAGE,
+                reason=reason,
+                error=error,
+                session=session,
+            )
         )
         self._meters.counter("dead_letters", stage=STAGE).inc()
         self._log.warning(
@@ -105,7 +117,7 @@ class Delivery:
             key=place.key,
             value=wrong.raw.encode("utf-8", "replace"),
         )
-        await self.dead_letter(answer, "invalid", wrong.error or "")
+        await self.dead_letter(answer, "invalid", wrong.error or "", work.job)
 
 
 def shrinking(judgement: Judgement) -> Iterator[Judgement]:

@@ -194,7 +194,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is unt
                 await self._delivery.judgement(work, outcome)
                 self._queue.finish(work, answered=not isinstance(outcome.result, Unscored))
             elif isinstance(outcome, InvalidJob):
-                await self._delivery.dead_letter(work.record, outcome.reason, str(outcome))
+                await self._delivery.dead_letter(work.record, outcome.reason, str(outcome), work.job)
                 self._queue.finish(work, answered=False)
         finally:
             self._queue.drop(work)

@@ -60,15 +60,15 @@ def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
     return context
 
 
-def producer(settings: Settings) -> AIOKafkaProducer:
-    """Make a producer whose records are acknowledged by all replicas.
+def producer(settings: Settings, *, largest: int | None = None) -> AIOKafkaProducer:
+    """Make a producer whose records are acknowledged by all replicas; `largest` (bytes) is for others' records.
 
     It isn't idempotent: a record that the broker finds too large leaves a gap in an idempotent producer's
     sequence, and every send after it fails. What is sent twice is the same bytes and counts once (A5, R1).
     """
     chosen: dict[str, Any] = {
         "acks": "all",
-        "max_request_size": settings.topics.max_message_bytes,
+        "max_request_size": largest or settings.topics.max_message_bytes,
         # The broker measures whole batches: a larger one would be refused with all records in it.
         "max_batch_size": min(262_144, settings.topics.max_message_bytes),
         "linger_ms": 2,

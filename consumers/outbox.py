@@ -20,6 +20,7 @@ from aiokafka.errors import KafkaError
 from consumers.kafka import TOO_LARGE, is_passing
 
 RETRY_S: Final = 0.5
+ROOM_BYTES: Final = 33_554_432
 REFUSALS: Final = 3  # the last ones alone, if no other outbox writes to the same partition just then
 # A larger record goes alone: the producer compares it with its limits, which it doesn't do for a ready batch.
 BATCHED_BYTES: Final = 32_768
@@ -49,10 +50,14 @@ class Outgoing(msgspec.Struct, kw_only=True):
 
 
 class _Item(msgspec.Struct):
-    """A record and the drain that waits for it: those up to `epoch` are done when it is."""
+    """A record and the drain that waits for it: those up to `epoch` are done when it is.
+
+    `size` is that of the record that was put in, in bytes, whatever goes instead.
+    """
 
     outgoing: Outgoing
     epoch: int
+    size: int
 
 
 class Outbox:
@@ -62,16 +67,22 @@ class Outbox:
     """
 
     def __init__(
-        self, producer: AIOKafkaProducer, fail: Callable[[BaseException], None], limit: int = 2_000
+        self,
+        producer: AIOKafkaProducer,
+        fail: Callable[[BaseException], None],
+        limit: int = 2_000,
+        limit_bytes: int = ROOM_BYTES,
     ) -> None:
         self._producer = producer
         self._fail = fail
         self._limit = limit
+        self._limit_bytes = limit_bytes
         self._queue: deque[_Item] = deque()
         # How many records are unacknowledged, by epoch: every drain begins a new one.
         self._unacknowledged: dict[int, int] = {}
         self._epoch = 0
         self._length = 0
+        self._bytes = 0
         self._in_flight: set[asyncio.Future[Any]] = set()
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
@@ -84,13 +95,16 @@ class Outbox:
     @property
     def full(self) -> bool:
         """Whether so much is unacknowledged that reading should wait; see `room`."""
-        return self._length >= self._limit
+        # Sessions differ in size by four orders of magnitude: a count alone bounds nothing.
+        return self._length >= self._limit or self._bytes >= self._limit_bytes
 
     def put(self, outgoing: Outgoing) -> None:
         """Add a record; it is sent soon."""
         self._unacknowledged[self._epoch] = self._unacknowledged.get(self._epoch, 0) + 1
         self._length += 1
-        self._queue.append(_Item(outgoing, self._epoch))
+        size = len(outgoing.value)
+        self._bytes += size
+        self._queue.append(_Item(outgoing, self._epoch, size))
         self._wake.set()
 
     async def drain(self) -> bool:
@@ -117,6 +131,7 @@ class Outbox:
         # Whoever waits for these (a commit, the reading loop) would wait for ever.
         self._unacknowledged.clear()
         self._length = 0
+        self._bytes = 0
         self._progress.set()
 
     async def _run(self) -> None:
@@ -192,7 +207,7 @@ class Outbox:
         for offset, item in enumerate(items, sent.result().offset):
             if item.outgoing.acknowledged is not None:
                 item.outgoing.acknowledged(offset)
-            self._settle(item.epoch)
+            self._settle(item)
         self._progress.set()
 
     def _failed(self, items: list[_Item], error: BaseException) -> None:
@@ -210,23 +225,24 @@ class Outbox:
             self._too_large(item, error)
         else:
             # The broker measured a whole batch; whose fault it was shows when each is sent alone.
-            self._again([_Item(msgspec.structs.replace(item.outgoing, refusals=refusals), item.epoch)])
+            self._again([_Item(msgspec.structs.replace(item.outgoing, refusals=refusals), item.epoch, item.size)])
 
     def _too_large(self, item: _Item, error: BaseException) -> None:
         if item.outgoing.stub is None:
             self._fail(error)
         else:
-            self._again([_Item(item.outgoing.stub(), item.epoch)])
+            self._again([_Item(item.outgoing.stub(), item.epoch, item.size)])
 
     def _again(self, items: list[_Item]) -> None:
         if not self._closed:
             self._queue.extend(items)
             self._wake.set()
 
-    def _settle(self, epoch: int) -> None:
+    def _settle(self, item: _Item) -> None:
         self._length -= 1
-        left = self._unacknowledged[epoch] - 1
+        self._bytes -= item.size
+        left = self._unacknowledged[item.epoch] - 1
         if left:
-            self._unacknowledged[epoch] = left
+            self._unacknowledged[item.epoch] = left
         else:
-            del self._unacknowledged[epoch]
+            del self._unacknowledged[item.epoch]

@@ -138,8 +138,9 @@ class PartitionState:
 
     def _apply(self, record: Any) -> type[Event] | None:
         """Apply a record; gives the type of its event, None when it can't be accepted."""
+        value = record.value or b""
         try:
-            event, raw = self._decode(record.value or b"")
+            event, raw = self._decode(value)
         except InvalidEvent as error:
             self._put_aside(record, error)
             return None
@@ -148,11 +149,11 @@ class PartitionState:
         if isinstance(event, Tick):
             self._ticking = False
         elif not self._assembler.knows(event.tenant, event.session_id) and self._reroute(event, raw, record):
-            self._assembler.skip(record.offset)
+            self._assembler.skip(record.offset, len(value))
             return kind
         self._behind_gap = False
         timestamp = record.timestamp
-        position = (record.offset, timestamp if timestamp is not None and timestamp >= 0 else None)
+        position = (record.offset, timestamp if timestamp is not None and timestamp >= 0 else None, len(value))
         for output in self._assembler.on_event(event, raw, position):
             self._emit(output, record)
         return kind
@@ -161,7 +162,7 @@ class PartitionState:
         self._valid.append(False)
         self._meters.counter("events_invalid", reason=error.reason).inc()
         self._dead_letter(record, error.reason, str(error))
-        self._assembler.skip(record.offset)
+        self._assembler.skip(record.offset, len(record.value or b""))
         bad = len(self._valid) - sum(self._valid)
         limit = self._settings.assembly.dead_letter_limit
         if len(self._valid) >= JUDGED_AFTER and bad > limit * len(self._valid):
@@ -172,14 +173,11 @@ class PartitionState:
                 f"{error.reason}; the dead letters say what is wrong with each",
             )
 
-    def _dead_letter(self, record: Any, reason: str, error: str) -> None:
-        key, value, headers = dead_letters.letter(record, stage=STAGE, reason=reason, error=error)
-        topic = self._settings.topics.dead_letters
+    def _dead_letter(self, record: Any, reason: str, error: str, session: tuple[str, str] | None = None) -> None:
+        key, value, headers = dead_letters.letter(record, stage=STAGE, reason=reason, error=error, session=session)
         self._meters.counter("dead_letters", stage=STAGE).inc()
-        letter = Outgoing(topic=topic, value=value, key=key, headers=headers)
-        # With its headers it may be more than the smallest max_message_bytes.
-        letter.stub = lambda: Outgoing(topic=topic, value=value[: len(value) // 2], key=key, headers=headers)
-        self.outbox.put(letter)
+        topic = self._settings.topics.dead_letters
+        self.outbox.put(Outgoing(topic=topic, value=value, key=key, headers=headers))
 
     def _reroute(self, event: SessionEvent, raw: bytes, record: Any) -> bool:
         """Send an event of another partition's session on to its partition (A8)."""
@@ -280,7 +278,8 @@ class PartitionState:
     def _orphan(self, orphan: Orphan, record: Any) -> None:
         self._meters.counter("events_orphaned", event_type=orphan.kind).inc()
         held = _Held(record.topic, record.partition, orphan.offset, None, orphan.raw)
-        self._dead_letter(held, "orphan", f"{orphan.kind} without any turn of its session within the grace time")
+        error = f"{orphan.kind} without any turn of its session within the grace time"
+        self._dead_letter(held, "orphan", error, orphan.key)
 
 
 class _Held(msgspec.Struct, frozen=True):

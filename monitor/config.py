@@ -73,6 +73,7 @@ def assembly_policy(settings: Settings) -> AssemblyPolicy:
         max_turns=section.max_turns,
         max_bytes=section.max_bytes,
         max_pinned=section.max_pinned_offsets,
+        max_pinned_bytes=section.max_pinned_bytes,
         memory=round(section.memory_s * 1000),
         allowed_skew=round(section.allowed_skew_s * 1000),
     )

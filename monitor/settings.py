@@ -114,7 +114,14 @@ class AssemblySettings(Section):
     max_turns: int = Field(default=500, ge=2, description="Splits before a user turn; twice as many before any.")
     max_bytes: int = Field(default=400_000, ge=1_000, description="The same, in bytes of raw events.")
     max_pinned_offsets: int = Field(
-        default=2_000_000, ge=1, description="Offsets that an open session may keep from being committed."
+        default=2_000_000,
+        ge=1,
+        description="Records that an open session may keep from being committed; also how long one is remembered.",
+    )
+    max_pinned_bytes: int = Field(
+        default=536_870_912,
+        ge=1_000_000,
+        description="The same in bytes of the log: bounds the open sessions of a partition, and its replay.",
     )
     memory_s: float = Field(default=3_600.0, ge=0, description="How long a closed session is remembered.")
     allowed_skew_s: float = Field(

@@ -47,6 +47,7 @@ class SessionAssembler:
         self._partition = partition
         self._stream_time = stream_time
         self._next_offset = 0
+        self._log_bytes = 0
         self._open: dict[Key, OpenSession] = {}
         self._by_first: OrderedQueue[OpenSession] = OrderedQueue()
         self._waiting = WaitingEvents()
@@ -60,7 +61,9 @@ class SessionAssembler:
         # Lower bounds, so that most events cost a comparison: nothing is due up to this stream time, and nothing
         # is pinned for too long below this offset.
         self._quiet_until = NEVER
+        # The offset, and the place in bytes, from which on something may have to be closed or forgotten.
         self._pinned_from = 0
+        self._pinned_from_bytes = 0
 
     # -- what the caller asks ------------------------------------------------------------------------------
 
@@ -127,7 +130,7 @@ class SessionAssembler:
         for closed in self._closed.get((addendum.tenant, addendum.session_id), ()):
             if closed.segment == addendum.segment and closed.last < addendum.offset:
                 event_id = msgspec.json.decode(addendum.event, type=EventIds).event_id
-                closed.late.setdefault(event_id, addendum.offset)
+                closed.note_late(event_id, addendum.offset)
 
     def _restore_segment(self, record: SessionRecord, offset: int) -> None:
         content = decode_content(record.content)
@@ -144,27 +147,30 @@ class SessionAssembler:
             None,
         )
         if closed is None:
-            closed = ClosedSegment(content.segment, span.first, span.last, span.closed_at, set(), set())
+            closed = ClosedSegment(content.segment, span.first, span.last, span.closed_at, (), ())
             self._remember(key, closed)
         closed.first = min(closed.first, span.first)
         closed.last = max(closed.last, span.last)
         closed.closed_at = max(closed.closed_at, span.closed_at)
-        closed.event_ids.update(item.event_id for item in ids)
-        closed.turn_ids.update(item.turn_id for item in ids if item.type == "turn" and item.turn_id)
+        closed.take_in(
+            (item.event_id for item in ids),
+            (item.turn_id for item in ids if item.type == "turn" and item.turn_id),
+        )
         # A stopped worker's copies may lie between another's; who is the latest must not depend on that.
         self._closed[key].sort(key=lambda other: other.last)
         self._copies.push(offset, closed)
 
-    def skip(self, offset: int) -> None:
-        """Pass a record that is not an event of this partition."""
+    def skip(self, offset: int, size: int) -> None:
+        """Pass a record of `size` bytes that is not an event of this partition."""
         self._next_offset = offset + 1
+        self._log_bytes += size
 
-    def on_event(self, event: Event, raw: bytes, position: tuple[int, int | None]) -> list[Output]:
+    def on_event(self, event: Event, raw: bytes, position: tuple[int, int | None, int | None]) -> list[Output]:
         """Apply the next event of the log and give what came of it, in order.
 
         `raw` is the event's JSON as it is to be kept. Deadlines are checked before the event is applied (A2).
         """
-        offset, timestamp = position
+        offset, timestamp, size = position
         before = self._stream_time
         outputs: list[Output] = []
         time = round(event.ts * 1000)
@@ -174,7 +180,8 @@ class SessionAssembler:
             time = self._skewed(time, timestamp, outputs)
         now = time if before is None or time > before else before
         self._stream_time = now
-        if now > self._quiet_until or offset >= self._pinned_from:
+        due = now > self._quiet_until or offset >= self._pinned_from
+        if due or self._log_bytes > self._pinned_from_bytes:
             self._do_due(now, offset, outputs)
         if not isinstance(event, Tick):
             session = self._open.get((event.tenant, event.session_id))
@@ -183,7 +190,8 @@ class SessionAssembler:
             elif session.add(event, raw, offset, time, now):
                 self._schedule(session)
         self._next_offset = offset + 1
-        if offset >= self._pinned_from:
+        self._log_bytes += len(raw) if size is None else size
+        if offset >= self._pinned_from or self._log_bytes > self._pinned_from_bytes:
             self._unpin(offset, outputs)
         return outputs
 
@@ -202,7 +210,7 @@ class SessionAssembler:
             self._truncated_until = now + self._policy.max_age
         self._give_up_waiting(now, offset, outputs)
         self._close_due(now, outputs)
-        self._forget(now)
+        self._forget(now, offset)
         deadline = self._deadlines[0][0] if self._deadlines else FOREVER
         forgotten_at = self._memory.first[0] if self._memory else FOREVER
         oldest = self._waiting.oldest
@@ -210,7 +218,10 @@ class SessionAssembler:
         self._quiet_until = min(deadline, forgotten_at, given_up_at)
 
     def _give_up_waiting(self, now: int, offset: int, outputs: list[Output]) -> None:
-        given_up = self._waiting.expire(now - self._policy.grace, offset - self._policy.max_pinned + 1)
+        policy = self._policy
+        given_up = self._waiting.expire(
+            now - policy.grace, offset - policy.max_pinned + 1, self._log_bytes - policy.max_pinned_bytes
+        )
         outputs.extend(_orphan(waiting) for waiting in given_up)
 
     def _close_due(self, now: int, outputs: list[Output]) -> None:
@@ -233,12 +244,25 @@ class SessionAssembler:
             self._close(session, session.due_reason(self._policy), now, outputs)
 
     def _unpin(self, offset: int, outputs: list[Output]) -> None:
-        now = self._stream_time or 0
-        while (oldest := self._oldest()) and offset - oldest.first >= self._policy.max_pinned:
+        now, below = self._stream_time or 0, offset - self._policy.max_pinned
+        bytes_below = self._log_bytes - self._policy.max_pinned_bytes
+        while (oldest := self._oldest()) and (oldest.first <= below or oldest.log_bytes < bytes_below):
             self._close(oldest, "pinned", now, outputs)
         waiting = self._waiting.oldest
-        firsts = (oldest.first if oldest else offset + 1, waiting.offset if waiting else offset + 1)
-        self._pinned_from = min(firsts) + self._policy.max_pinned
+        self._pinned_from = offset + 1 + self._policy.max_pinned
+        self._pinned_from_bytes = self._log_bytes + self._policy.max_pinned_bytes
+        if oldest:
+            self._pin(oldest.first, oldest.log_bytes)
+        if waiting:
+            self._pin(waiting.offset, waiting.log_bytes)
+        if self._memory:
+            self._pin(self._memory.first[1][1].last)
+
+    def _pin(self, offset: int, log_bytes: int | None = None) -> None:
+        """Note that something hangs on a place in the log: so far behind it `_unpin` has to look."""
+        self._pinned_from = min(self._pinned_from, offset + self._policy.max_pinned)
+        if log_bytes is not None:
+            self._pinned_from_bytes = min(self._pinned_from_bytes, log_bytes + self._policy.max_pinned_bytes)
 
     def _oldest(self) -> OpenSession | None:
         """Give the open session with the lowest offset."""
@@ -255,6 +279,7 @@ class SessionAssembler:
         closed = ClosedSegment(segment, session.first, session.last, now, session.event_ids, session.turn_ids)
         self._remember(session.key, closed)
         outputs.append(Finished(session.key, record, reason, len(session.turns), closed))
+        session.release()
 
     # -- memory of closed segments -------------------------------------------------------------------------
 
@@ -262,13 +287,15 @@ class SessionAssembler:
         self._closed.setdefault(key, []).append(closed)
         forgotten_at = closed.closed_at + self._policy.memory
         self._memory.push(forgotten_at, (key, closed))
+        self._pin(closed.last)
         self._quiet_until = min(self._quiet_until, forgotten_at)
 
-    def _forget(self, now: int) -> None:
-        while self._memory and self._memory.first[0] < now:
+    def _forget(self, now: int, offset: int) -> None:
+        # In the order of closing, so that a replay forgets at the same offset whatever it has read back.
+        while self._memory and (self._memory.first[0] < now or self._is_far(self._memory.first[1][1], offset)):
             key, closed = self._memory.pop()
             until = closed.closed_at + self._policy.memory
-            if until >= now:  # another copy was read back, which closed later
+            if until >= now and not self._is_far(closed, offset):  # another copy was read back, which closed later
                 self._memory.push(until, (key, closed))
                 continue
             kept = [other for other in self._closed[key] if other is not closed]
@@ -276,11 +303,18 @@ class SessionAssembler:
                 self._closed[key] = kept
             else:
                 del self._closed[key]
+        if self._memory:
+            self._pin(self._memory.first[1][1].last)
+
+    def _is_far(self, closed: ClosedSegment, offset: int) -> bool:
+        return offset - closed.last >= self._policy.max_pinned
 
     def _needed(self, closed: ClosedSegment, committed: SafePosition) -> bool:
         # Remembered at the time of the position, not now: the replay starts with that stream time. A segment that
-        # reaches behind the position closed no earlier than that, so it is among them.
-        return closed.closed_at + self._policy.memory >= (committed.stream_time or 0)
+        # reaches behind the position closed no earlier than that, so it is among them. By records: a segment
+        # closes within max_pinned of its first event, and is forgotten max_pinned behind that at the latest.
+        recent = committed.offset - closed.last < 2 * self._policy.max_pinned
+        return recent and closed.closed_at + self._policy.memory >= (committed.stream_time or 0)
 
     # -- applying ------------------------------------------------------------------------------------------
 
@@ -308,7 +342,8 @@ class SessionAssembler:
             if session.add(event, raw, offset, time, self._stream_time or 0):
                 self._schedule(session)
         else:
-            arrived = WaitingEvent(key, event, raw, offset, time, self._stream_time or 0, before)
+            now = self._stream_time or 0
+            arrived = WaitingEvent(key, event, raw, offset, time, now, before, self._log_bytes)
             if isinstance(event, Turn):
                 self._open_session(arrived, closed, outputs)
             else:
@@ -317,7 +352,7 @@ class SessionAssembler:
     def _wait(self, event: WaitingEvent) -> None:
         self._waiting.add(event)
         self._quiet_until = min(self._quiet_until, event.arrived + self._policy.grace)
-        self._pinned_from = min(self._pinned_from, event.offset + self._policy.max_pinned)
+        self._pin(event.offset, event.log_bytes)
 
     def _must_split(
         self, session: OpenSession, event: SessionEvent, raw: bytes, time: int, outputs: list[Output]
@@ -343,7 +378,7 @@ class SessionAssembler:
                 )
             )
         )
-        target.late[event.event_id] = offset
+        target.note_late(event.event_id, offset)
 
     def _open_session(self, turn: WaitingEvent, closed: Sequence[ClosedSegment], outputs: list[Output]) -> None:
         """Open a session with its first turn, and take in what waited for it."""
@@ -354,6 +389,7 @@ class SessionAssembler:
             turn.key,
             events[0].offset,
             opened_at=now,
+            log_bytes=events[0].log_bytes,
             stream_time_before=events[0].stream_time_before,
             previous=max(known, key=lambda segment: segment.last).segment if known else None,
             followed=bool(closed),
@@ -370,7 +406,7 @@ class SessionAssembler:
                 session.add(item.event, item.raw, item.offset, item.time, item.arrived)
         self._open[turn.key] = session
         self._by_first.push(session.first, session)
-        self._pinned_from = min(self._pinned_from, session.first + self._policy.max_pinned)
+        self._pin(session.first, session.log_bytes)
         self._schedule(session)
 
     def _schedule(self, session: OpenSession) -> None:
@@ -381,4 +417,4 @@ class SessionAssembler:
 
 
 def _orphan(waiting: WaitingEvent) -> Orphan:
-    return Orphan(waiting.raw, event_type(waiting.event), waiting.offset)
+    return Orphan(waiting.key, waiting.raw, event_type(waiting.event), waiting.offset)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 
 from monitor.assembly.open_session import OpenSession
 from monitor.events import SessionEvent, Turn
@@ -11,25 +13,50 @@ from monitor.events import SessionEvent, Turn
 class ClosedSegment:
     """What is remembered of a segment that is out: enough to know its events again.
 
-    `late` are the events that went out as its addenda: event_id and offset.
+    A busy partition remembers a million of these, so ids are kept as Python's 64-bit keyed hashes, in order. They
+    are compared only within one session: a false match takes a session of billions of events.
     """
 
-    __slots__ = ("closed_at", "event_ids", "first", "last", "late", "segment", "turn_ids")
+    __slots__ = ("_event_ids", "_late", "_turn_ids", "closed_at", "first", "last", "segment")
 
     def __init__(
-        self, segment: str, first: int, last: int, closed_at: int, event_ids: set[str], turn_ids: set[str]
+        self,
+        segment: str,
+        first: int,
+        last: int,
+        closed_at: int,
+        event_ids: Iterable[str],
+        turn_ids: Iterable[str],
     ) -> None:
         self.segment = segment
         self.first = first
         self.last = last
         self.closed_at = closed_at
-        self.event_ids = event_ids
-        self.turn_ids = turn_ids
-        self.late: dict[str, int] = {}
+        self._event_ids = _hashes(event_ids)
+        self._turn_ids = _hashes(turn_ids)
+        # Events that went out as its addenda: event_id and offset. Few segments have any.
+        self._late: dict[str, int] | None = None
+
+    def take_in(self, event_ids: Iterable[str], turn_ids: Iterable[str]) -> None:
+        """Add the ids of another copy (A5)."""
+        self._event_ids = _hashes(event_ids, self._event_ids)
+        self._turn_ids = _hashes(turn_ids, self._turn_ids)
+
+    def note_late(self, event_id: str, offset: int) -> None:
+        """Note an event that went out as an addendum; of several copies the first in the log."""
+        if self._late is None:
+            self._late = {}
+        self._late[event_id] = min(offset, self._late.get(event_id, offset))
+
+    def has_turn(self, turn_id: str) -> bool:
+        """Whether a turn is in the segment."""
+        return _among(turn_id, self._turn_ids)
 
     def is_out(self, event_id: str, offset: int) -> bool:
         """Whether this very record is already out, in the segment or as an addendum of it (A5)."""
-        return self.first <= offset <= self.last or self.late.get(event_id) == offset
+        if self.first <= offset <= self.last:
+            return True
+        return self._late is not None and self._late.get(event_id) == offset
 
     def has_event(self, event: SessionEvent, offset: int) -> bool:
         """Whether an earlier copy of an event is in the segment or an addendum of it (A3).
@@ -38,10 +65,22 @@ class ClosedSegment:
         before the segment that took in its duplicate began.
         """
         if isinstance(event, Turn):
-            return event.event_id in self.event_ids
+            return _among(event.event_id, self._event_ids)
         if self.first > offset:
             return False
-        return event.event_id in self.event_ids or self.late.get(event.event_id, offset) < offset
+        if self._late is not None and self._late.get(event.event_id, offset) < offset:
+            return True
+        return _among(event.event_id, self._event_ids)
+
+
+def _hashes(ids: Iterable[str], others: Iterable[int] = ()) -> array[int]:
+    return array("q", sorted({*map(hash, ids), *others}))
+
+
+def _among(name: str, hashes: array[int]) -> bool:
+    wanted = hash(name)
+    place = bisect_left(hashes, wanted)
+    return place < len(hashes) and hashes[place] == wanted
 
 
 def known_at(closed: Sequence[ClosedSegment], offset: int) -> list[ClosedSegment]:
@@ -60,5 +99,5 @@ def late_target(
     if turn_id is not None:
         if session is not None and turn_id in session.turn_ids:
             return None
-        return next((segment for segment in reversed(known) if turn_id in segment.turn_ids), None)
+        return next((segment for segment in reversed(known) if segment.has_turn(turn_id)), None)
     return None if session is not None else known[-1]

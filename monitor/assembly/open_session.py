@@ -17,7 +17,9 @@ NEVER: Final = -1
 class AssemblyPolicy(msgspec.Struct, kw_only=True, frozen=True):
     """When a session is over (A2). Times in milliseconds of stream time, sizes in bytes of raw events.
 
-    `max_turns` and `max_bytes` split before a user turn; twice as much splits before any event.
+    `max_turns` and `max_bytes` split before a user turn; twice as much splits before any event. `max_pinned`
+    (records) and `max_pinned_bytes` say how much of the log may lie behind the first event of an open session:
+    they bound the memory of a partition and the length of its replay, and depend on nothing but the log.
     """
 
     gap: int = 900_000
@@ -26,6 +28,7 @@ class AssemblyPolicy(msgspec.Struct, kw_only=True, frozen=True):
     max_turns: int = 500
     max_bytes: int = 400_000
     max_pinned: int = 2_000_000
+    max_pinned_bytes: int = 536_870_912
     memory: int = 3_600_000
     allowed_skew: int = 60_000
 
@@ -68,6 +71,7 @@ class OpenSession:
         "key",
         "last",
         "last_arrival",
+        "log_bytes",
         "newest",
         "opened_at",
         "others",
@@ -85,6 +89,7 @@ class OpenSession:
         offset: int,
         *,
         opened_at: int,
+        log_bytes: int,
         stream_time_before: int | None,
         previous: str | None,
         followed: bool,
@@ -95,6 +100,7 @@ class OpenSession:
         self.last = offset
         self.opened_at = opened_at
         self.last_arrival = opened_at
+        self.log_bytes = log_bytes
         self.stream_time_before = stream_time_before
         self.previous = previous
         self.followed = followed
@@ -179,6 +185,10 @@ class OpenSession:
         events += [held.raw for held in sorted(self.others)]
         span = LogSpan(partition=partition, first=self.first, last=self.last, closed_at=now)
         return segment, SessionRecord(content=msgspec.Raw(_filled(empty, events)), span=span)
+
+    def release(self) -> None:
+        """Let go of all that was said: queues hold a closed session until its place in them comes up."""
+        del self.turns, self.others, self.event_ids, self.turn_ids
 
 
 def _filled(empty: SessionContent, events: list[bytes]) -> bytes:

@@ -14,10 +14,14 @@ SkewDirection: TypeAlias = Literal["future", "past"]
 
 
 class Position(NamedTuple):
-    """Where an event lies in its partition; `timestamp` is the broker's, in milliseconds (None in a file)."""
+    """Where an event lies in its partition; `timestamp` is the broker's, in milliseconds (None in a file).
+
+    `size` is that of the record in the log, in bytes; without it the event's own is taken.
+    """
 
     offset: int
     timestamp: int | None = None
+    size: int | None = None
 
 
 class SafePosition(NamedTuple):
@@ -50,6 +54,7 @@ class Late(msgspec.Struct, frozen=True):
 class Orphan(msgspec.Struct, frozen=True):
     """An event other than a turn that belongs to no known session (A3)."""
 
+    key: Key
     raw: bytes
     kind: str
     offset: int

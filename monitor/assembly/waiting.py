@@ -16,7 +16,10 @@ from monitor.events import SessionEvent
 
 
 class WaitingEvent(msgspec.Struct, frozen=True):
-    """One event. `time` is its own, bounded by the broker's, `arrived` the stream time then; in milliseconds."""
+    """One event. `time` is its own, bounded by the broker's, `arrived` the stream time then; in milliseconds.
+
+    `log_bytes` is how much of the log the assembler had read before it.
+    """
 
     key: Key
     event: SessionEvent
@@ -25,6 +28,7 @@ class WaitingEvent(msgspec.Struct, frozen=True):
     time: int
     arrived: int
     stream_time_before: int | None
+    log_bytes: int
 
 
 class WaitingEvents:
@@ -56,9 +60,11 @@ class WaitingEvents:
             return []
         return [self._events.pop(offset) for offset in self._by_key.pop(key, ())]
 
-    def expire(self, arrived_before: int, offset_below: int) -> Iterator[WaitingEvent]:
-        """Take out those that arrived before a stream time, or lie below an offset."""
-        while (oldest := self.oldest) and (oldest.arrived < arrived_before or oldest.offset < offset_below):
+    def expire(self, arrived_before: int, offset_below: int, bytes_below: int) -> Iterator[WaitingEvent]:
+        """Take out those that arrived before a stream time, or lie below an offset or a place in bytes."""
+        while (oldest := self.oldest) and (
+            oldest.arrived < arrived_before or oldest.offset < offset_below or oldest.log_bytes < bytes_below
+        ):
             del self._events[oldest.offset]
             offsets = self._by_key[oldest.key]
             offsets.remove(oldest.offset)

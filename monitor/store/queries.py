@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, Select, and_, select
 
+from monitor.decision import Job
 from monitor.judgement import Judgement, decode_judgement
-from monitor.session import Session, session_view
+from monitor.session import Session, decode_content, session_view
 from monitor.store.ledger import Counts
-from monitor.store.rows import clean, segment_key
+from monitor.store.rows import clean, decision_facts, segment_key
 from monitor.store.tables import ADDENDA, DECISIONS, FAILURES, JUDGEMENTS
 
 _COUNTS = msgspec.json.Decoder(Counts)
@@ -154,6 +155,29 @@ def one(connection: Connection, tenant: str, session_id: str, segment: str) -> S
             StoredAddendum(partition=row.log_partition, offset=row.log_offset, event=row.event) for row in addenda
         ),
     )
+
+
+def job(connection: Connection, tenant: str, session_id: str, job_id: str) -> Job | None:
+    """Make a job again from the stored decision that lists it, the very bytes of the session included."""
+    listed = select(DECISIONS).where(
+        DECISIONS.c.tenant == clean(tenant), DECISIONS.c.session_id == clean(session_id)
+    )
+    for row in connection.execute(listed):
+        rubric = decision_facts(row._mapping).jobs.get(job_id)  # noqa: SLF001 - SQLAlchemy's public name for it
+        if rubric is not None and row.content is not None:
+            content = decode_content(row.content)
+            return Job(
+                job_id=job_id,
+                tenant=content.tenant,
+                session_id=content.session_id,
+                segment=content.segment,
+                rubric=rubric,
+                stratum=row.stratum,
+                priority=row.priority,
+                content_hash=row.content_hash,
+                content=msgspec.Raw(row.content),
+            )
+    return None
 
 
 def _listing() -> Select[Any]:

@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
-from monitor.decision import DecisionRecord
+from monitor.decision import DecisionRecord, Job
 from monitor.judgement import Judgement
 from monitor.store import queries, retention
 from monitor.store.connect import blames_data, connect, migrate, reading, translated, worth_retrying, writing
@@ -128,6 +128,11 @@ class Store:
         """Give all that is stored of one segment, or None."""
         with translated(self._engine), reading(self._engine) as connection:
             return queries.one(connection, tenant, session_id, segment)
+
+    def job(self, tenant: str, session_id: str, job_id: str) -> Job | None:
+        """Make a job again from the decision that lists it; None when there is none, or its text is gone."""
+        with translated(self._engine), reading(self._engine) as connection:
+            return queries.job(connection, tenant, session_id, job_id)
 
     def forget(self, tenant: str, session_id: str) -> bool:
         """Remove all text of a session for good; its numbers stay (R5). Says whether anything was stored."""

@@ -82,18 +82,19 @@ class Reference:
     def apply(self, record: Any) -> None:
         """Take in the next record of a partition."""
         assembler = self._assemblers[record.partition]
+        size = len(record.value or b"")
         try:
             event, raw = self._decoder.decode(record.value or b"")
         except InvalidEvent:
             self._letter(record, record.offset)
-            assembler.skip(record.offset)
+            assembler.skip(record.offset, size)
             return
         if not isinstance(event, Tick) and not assembler.knows(event.tenant, event.session_id):
             key = event_key(event.tenant, event.session_id)
             if partition_for(key, self._partitions) != record.partition:
-                assembler.skip(record.offset)  # the owner sends it on, and it comes by again (A8)
+                assembler.skip(record.offset, size)  # the owner sends it on, and it comes by again (A8)
                 return
-        for output in assembler.on_event(event, raw, Position(record.offset, record.timestamp)):
+        for output in assembler.on_event(event, raw, Position(record.offset, record.timestamp, size)):
             if isinstance(output, Finished):
                 self._finished(output, record.timestamp)
             elif isinstance(output, Late):
@@ -114,7 +115,7 @@ class Reference:
         segment = (view.tenant, view.session_id, view.segment)
         if segment in self.segments:
             self.twice.append(segment)
-        turns = frozenset(finished.closed.event_ids) & _turn_ids(finished.record)
+        turns = frozenset(_turn_ids(finished.record))
         self.segments[segment] = Closed(
             record=finished.record,
             encoded=msgspec.json.encode(finished.record),

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from aiokafka import AIOKafkaProducer
 
+from consumers.dead_letters import MAX_BYTES
 from consumers.kafka import event_key, partition_for
 from monitor.events import Feedback, Role, SessionEnd, SessionEvent, Turn, encode
 from monitor.session import Addendum, SessionRecord, decode_content, session_view
@@ -107,8 +108,8 @@ async def test_bad_events_are_put_aside_and_the_partition_goes_on(
         assert (headers["topic"], headers["partition"]) == (place.settings.topics.events, str(partition))
         assert (headers["key"].encode(), headers["error"] != "") == (key, True)
         assert letter_key == f"{headers['topic']}/{partition}/{offset}".encode()
-        assert kept == raw[:65_536]
-        if len(raw) > 65_536:
+        assert kept == raw[:MAX_BYTES]
+        if len(raw) > MAX_BYTES:
             assert headers["length"] == str(len(raw))
             assert headers["blake2b"] == hashlib.blake2b(raw, digest_size=16).hexdigest()
         else:

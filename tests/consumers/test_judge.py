@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 from aiokafka import TopicPartition
 
+from consumers.dead_letters import MAX_BYTES
 from consumers.health import Health
 from consumers.judge import METERS, serve
 from consumers.kafka import event_key
@@ -254,7 +255,7 @@ async def test_what_can_not_be_judged_becomes_a_dead_letter(kafka: KafkaBroker, 
         assert headers["stage"] == "judge"
         assert record.key.decode() == f"{place.topic('jobs_routine')}/0/{headers['offset']}"
         letters[int(headers["offset"])] = (headers["reason"], record.value)
-    cut = [(value or b"")[:65_536] for value in sent]
+    cut = [(value or b"")[:MAX_BYTES] for value in sent]
     reasons = ["undecodable"] * 5 + ["unknown_rubric", "hash_mismatch"]
     assert letters == dict(enumerate(zip(reasons, cut, strict=True))) | {8: ("invalid", b"I'd rather not say.")}
     results = {item.session_id: item.result for item in await place.judgements()}

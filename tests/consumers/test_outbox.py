@@ -28,8 +28,8 @@ class Stage:
         self.acknowledged: list[tuple[int, int]] = []
         self.producer: AIOKafkaProducer = producer(place.settings)
 
-    def outbox(self, limit: int = 2_000) -> Outbox:
-        return Outbox(self.producer, self.errors.append, limit)
+    def outbox(self, limit: int = 2_000, limit_bytes: int = 1_000_000) -> Outbox:
+        return Outbox(self.producer, self.errors.append, limit, limit_bytes)
 
     def outgoing(self, number: int, size: int = 10, **more: Any) -> Outgoing:
         return Outgoing(
@@ -171,6 +171,17 @@ async def test_room_is_bounded_in_time_and_comes_back(stage: Stage) -> None:
         outbox.put(stage.outgoing(number))
     assert await outbox.room(0.0) is False
     await until(lambda: outbox.room(1.0), 5.0, 0.0)
+    assert await outbox.drain()
+    assert await outbox.room(0.0) is True
+    outbox.close()
+
+
+async def test_few_large_records_fill_the_outbox_like_many_small_ones(stage: Stage) -> None:
+    outbox = stage.outbox(limit_bytes=1_000_000)
+    outbox.put(stage.outgoing(0, size=600_000))
+    assert await outbox.room(0.0) is True
+    outbox.put(stage.outgoing(1, size=600_000))
+    assert await outbox.room(0.0) is False
     assert await outbox.drain()
     assert await outbox.room(0.0) is True
     outbox.close()

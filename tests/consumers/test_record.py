@@ -18,6 +18,7 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from pydantic import SecretStr
 
 from consumers import record as record_process
+from consumers.dead_letters import MAX_BYTES
 from consumers.health import Health
 from consumers.kafka import consumer, producer
 from consumers.record import METERS, Recorder, rubric_counts, serve
@@ -288,7 +289,7 @@ async def test_what_cannot_be_taken_in_becomes_a_dead_letter(place: Place) -> No
     assert len(letters) == len(broken)  # keyed by position
     by_value = {(letter["topic"], letter["value"]): letter for letter in letters.values()}
     for topic, _, value in broken:
-        letter = by_value[topic, (value or b"")[:65_536]]
+        letter = by_value[topic, (value or b"")[:MAX_BYTES]]
         assert letter["stage"] == "record"
         assert letter["reason"] == ("rejected" if value and b'"s-' in value else "undecodable")
         assert letter["error"]

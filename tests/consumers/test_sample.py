@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from consumers.dead_letters import MAX_BYTES
 from monitor.decision import Decision, PolicyLoaded, decode_decision, decode_job
 from monitor.metrics import Meters
 from tests.consumers.broker_io import until
@@ -131,7 +132,7 @@ async def test_what_is_no_session_becomes_a_dead_letter(kafka: KafkaBroker, topi
         await until(lambda: place.has_committed(len(broken) + 1))
         assert meters.registry.get_sample_value("backslide_dead_letters_total", {"stage": "sample"}) == len(broken)
     letters = await place.read("dead_letters")
-    assert values_of(letters) == Counter((value or b"")[:65_536] for _, value in broken)
+    assert values_of(letters) == Counter((value or b"")[:MAX_BYTES] for _, value in broken)
     sources = {(record.partition, record.offset): record.value for record in await place.read("sessions")}
     for letter in letters:
         headers = {name: value.decode() for name, value in letter.headers}
@@ -139,7 +140,7 @@ async def test_what_is_no_session_becomes_a_dead_letter(kafka: KafkaBroker, topi
         assert headers["topic"] == place.settings.topics.sessions
         assert headers["stage"] == "sample"
         position = (int(headers["partition"]), int(headers["offset"]))
-        assert (sources[position] or b"")[:65_536] == letter.value
+        assert (sources[position] or b"")[:MAX_BYTES] == letter.value
         assert letter.key.decode() == f"{headers['topic']}/{position[0]}/{position[1]}"
     assert [item.session_id for item in await place.decisions()] == ["s1"]
 

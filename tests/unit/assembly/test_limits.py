@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import time
+import tracemalloc
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.assembly import Duplicate
+from monitor.assembly import Duplicate, Position
 from monitor.assembly.open_session import AssemblyPolicy
 from monitor.events import Role, encode
 from tests.unit.assembly.feed import (
@@ -147,6 +148,60 @@ def test_a2_a_duplicate_of_a_closed_segment_does_not_split_the_open_one() -> Non
     assert feed(copy) == [Duplicate("e1")]
     assert feed.assembler.open_sessions == 1
     assert closings(feed(turn("n2", START))) == [(names, "max_turns")]
+
+
+def test_a2_a_session_closes_when_too_many_bytes_of_the_log_lie_behind_its_first_event() -> None:
+    one = len(encode(turn("a1", START)))
+    feed = Feed(msgspec.structs.replace(POLICY, max_pinned_bytes=4 * one))
+    assert closings(feed(turn("a1", START), *(turn(f"b{n}", START, "s2") for n in range(3)))) == []
+    # The bytes of others count as well: all of the log from here on is what a replay has to read.
+    assert closings(feed(turn("b3", START, "s2"))) == [(["a1"], "pinned")]
+    assert closings(feed(turn("b4", START, "s2"))) == [([f"b{n}" for n in range(5)], "pinned")]
+    assert feed.assembler.open_sessions == 0
+
+
+def test_a2_skipped_records_count_as_bytes_of_the_log_with_their_size_there() -> None:
+    feed = Feed(msgspec.structs.replace(POLICY, max_pinned_bytes=10_000))
+    feed(turn("a1", START))
+    feed.assembler.skip(feed.offset, 9_000)
+    feed.offset += 1
+    event = turn("b1", START, "s2")
+    outputs = feed.assembler.on_event(event, encode(event), Position(feed.offset, START, 2_000))
+    assert closings(outputs) == [(["a1"], "pinned")]
+
+
+def test_a3_an_event_without_a_turn_is_given_up_when_too_many_bytes_of_the_log_lie_behind_it() -> None:
+    feed = Feed(msgspec.structs.replace(POLICY, max_pinned_bytes=4_000))
+    feed(feedback("f", START, session_id="nobody"))
+    assert orphans(feed(turn("b1", START, "s2", text="x" * 4_500))) == []
+    assert orphans(feed(turn("b2", START, "s3"))) == [("feedback", 0)]
+
+
+def test_a3_a_closed_session_is_remembered_for_max_pinned_records_at_most() -> None:
+    feed = Feed(msgspec.structs.replace(POLICY, max_pinned=10, memory=10**9))
+    feed(turn("a1", START), tick(START + 901))
+    assert addenda(feed(feedback("f1", START))) == [("a1", 2)]
+    feed(*(tick(START + 901) for _ in range(6)))
+    assert addenda(feed(feedback("f2", START))) == [("a1", 9)]
+    assert addenda(feed(feedback("f3", START))) == []
+
+
+def test_a3_a_remembered_session_of_eight_turns_takes_less_than_two_kilobytes() -> None:
+    number = 2_000
+    feed = Feed(AssemblyPolicy())
+    tracemalloc.start()
+    try:
+        feed(turn("old1", START, "old"))
+        for session in range(number):
+            names = (f"{session}-{n}-0123456789abcdef0123456789" for n in range(8))
+            feed(*(turn(name, START, f"session-{session:030}") for name in names))
+        # One that stays open, the oldest of all, must not keep what was said in the others.
+        feed(turn("old2", START + 899_000, "old"), tick(START + 900_001))
+        assert feed.assembler.open_sessions == 1
+        remembered = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert remembered / number < 1_750
 
 
 def test_a2_late_evidence_for_a_closed_segment_does_not_split_the_open_one() -> None:

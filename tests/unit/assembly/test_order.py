@@ -163,6 +163,7 @@ def test_a_content_with_joined_events_is_byte_for_byte_the_encoded_one(
         (tenant, 'a "quoted" id'),
         0,
         opened_at=0,
+        log_bytes=0,
         stream_time_before=None,
         previous=previous,
         followed=False,

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.assembly import Late, Orphan
+from monitor.assembly.open_session import AssemblyPolicy
 from monitor.events import (
     Correction,
     Escalation,
@@ -84,11 +85,17 @@ def copies(broker: Broker) -> dict[tuple[tuple[str, str], str], set[bytes]]:
     return found
 
 
+# The second closes by bytes of the log, and forgets by its records, long before their times come.
+POLICIES = (POLICY, msgspec.structs.replace(POLICY, max_pinned=12, max_pinned_bytes=1_500, memory=10**6))
+
+
 @settings(max_examples=300, deadline=None)
-@given(logs(), st.data())
-def test_a5_any_cut_and_replay_gives_byte_equal_sessions(log: list[LogRecord], data: st.DataObject) -> None:
-    whole = run_whole(log)
-    cut = Broker(log)
+@given(logs(), st.sampled_from(POLICIES), st.data())
+def test_a5_any_cut_and_replay_gives_byte_equal_sessions(
+    log: list[LogRecord], policy: AssemblyPolicy, data: st.DataObject
+) -> None:
+    whole = run_whole(log, policy)
+    cut = Broker(log, policy)
     for _ in range(data.draw(st.integers(1, 4))):
         until = data.draw(st.integers(cut.commit.offset, len(log)))
         commit_at = data.draw(st.none() | st.integers(cut.commit.offset, len(log)))
@@ -116,7 +123,7 @@ def test_a3_addenda_and_orphans_are_the_same_after_a_restart(log: list[LogRecord
 @given(logs())
 def test_every_turn_is_in_exactly_one_session(log: list[LogRecord]) -> None:
     # A duplicate that comes after its session was forgotten can't be known; here nothing is forgotten.
-    broker = run_whole(log, msgspec.structs.replace(POLICY, memory=10**12))
+    broker = run_whole(log, msgspec.structs.replace(POLICY, memory=10**12, max_pinned=10**6))
     placed: list[tuple[tuple[str, str], str]] = []
     for key, record in broker.sessions:
         view = session_view(record.content)

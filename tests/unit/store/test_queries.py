@@ -96,3 +96,19 @@ def test_an_unknown_session(store: Store) -> None:
 def test_superseded_judgements_are_not_listed(store: Store) -> None:
     store.record([decision("a"), judgement("a"), judgement("a", failures=0), judgement("undecided")])
     assert names(store, SessionFilter()) == ["a"]
+
+
+def test_a_job_is_made_again_from_the_decision_that_lists_it(store: Store) -> None:
+    text = content("s1", "Hello", "Hi")
+    made = decision("s1", text=text, priority="urgent", stratum="corrected")
+    store.record([decision("s1", "other", events=("x",), text=content("s1", segment="other")), made])
+    ref = made.jobs[0]
+    job = store.job("t", "s1", ref.job_id)
+    assert job is not None
+    assert (job.job_id, job.rubric, job.segment) == (ref.job_id, "correction", "e0")
+    assert (job.stratum, job.priority, job.content_hash) == ("corrected", "urgent", made.content_hash)
+    assert bytes(job.content) == bytes(text)
+    assert store.job("t", "s1", "unknown") is None
+    assert store.job("t", "nobody", ref.job_id) is None
+    store.forget("t", "s1")
+    assert store.job("t", "s1", ref.job_id) is None
