@@ -105,6 +105,8 @@ def test_ctrl_c_and_a_bad_key_keep_what_is_judged_and_resume_goes_on(folder: Pat
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # A test that runs in the background of a shell hands its ignored SIGINT down.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         server.wait_for(2, seconds=60)
         process.send_signal(signal.SIGINT)
