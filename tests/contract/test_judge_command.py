@@ -21,6 +21,11 @@ from tests.services.parts import checkout
 from tests.unit.test_judge_file import write_sessions
 
 CORRECTION = ("--rubric", "correction")
+# Tests that run in the background of a shell hand its ignored SIGINT down.
+START = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from consumers.__main__ import main; main()"
+)
 
 
 @pytest.fixture
@@ -100,13 +105,11 @@ def test_ctrl_c_and_a_bad_key_keep_what_is_judged_and_resume_goes_on(folder: Pat
         env = {"BACKSLIDE_JUDGE__API_KEY": api.API_KEY, "BACKSLIDE_JUDGE__BASE_URL": server.base_url}
         options = ["chats.jsonl", *CORRECTION, "--judge", "anthropic:claude-haiku-5-5", "--out", "out.jsonl"]
         process = subprocess.Popen(
-            [sys.executable, "-m", "consumers", "judge", *options, "--concurrency", "1"],
+            [sys.executable, "-c", START, "judge", *options, "--concurrency", "1"],
             env=os.environ | env | {"PYTHONPATH": str(checkout())},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # A test that runs in the background of a shell hands its ignored SIGINT down.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         server.wait_for(2, seconds=60)
         process.send_signal(signal.SIGINT)
