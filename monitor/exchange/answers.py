@@ -95,7 +95,8 @@ def _read(line: bytes, model: str) -> tuple[str, Reply]:
     if {"custom_id", "result"} <= keys:
         return batch_reply(line, model)
     if {"custom_id", "response"} <= keys:
-        return openai.batch_reply(line)
+        question_id, found = openai.batch_reply(line, model)
+        return question_id, _failed(found) if isinstance(found, JudgeError) else found
     if "id" in keys and not {"custom_id"} & keys:
         return _plain(line)
     raise msgspec.ValidationError(f"must hold {_FORMS}")

@@ -48,7 +48,9 @@ def writer(form: Form, judge: FileJudge, settings: JudgeSettings) -> Writer:
         return _plain
     if form == "anthropic":
         return _anthropic(judge, settings)
-    return lambda question, _: msgspec.json.encode(batch_line(question.id, question.request, judge.model))
+    return lambda question, _: msgspec.json.encode(
+        batch_line(question.id, question.request, judge.model, settings)
+    )
 
 
 def _plain(question: Question, job: Job) -> bytes:
