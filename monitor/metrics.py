@@ -77,14 +77,6 @@ QUALITY: Final[tuple[Metric, ...]] = (
     _counter(
         "skipped_events", "Events inside scored sessions that could not be judged.", "rubric", "stratum", "reason"
     ),
-    _counter(
-        "judge_repeats",
-        "Sessions judged twice, by which of the two found a failure.",
-        "rubric",
-        "measure",
-        "judge",
-        "agreement",
-    ),
     _counter("judgements_superseded", "Judgements kept but not counted.", "rubric"),
     _gauge("jobs_pending", "Jobs listed that have no result yet.", "rubric", "stratum"),
     _gauge("oldest_pending_job_seconds", "Age of the oldest job without a result, in seconds."),
@@ -102,6 +94,13 @@ QUALITY: Final[tuple[Metric, ...]] = (
         CRITERION_BUCKETS,
         *JUDGE_LABELS,
         "criterion",
+    ),
+    _histogram(
+        "groundedness_ratio",
+        "Grounded claims per claim, 0 to 1, an observation an assistant turn; by where in the session it was.",
+        SCORE_BUCKETS,
+        *JUDGE_LABELS,
+        "turn_band",
     ),
 )
 

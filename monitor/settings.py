@@ -189,12 +189,6 @@ class JudgeSettings(Section):
     retry_after_cap_s: float = Field(
         default=30.0, gt=0, description="A longer wish of the provider puts the job off instead."
     )
-    repeat_share: float = Field(
-        default=0.02,
-        ge=0,
-        le=1,
-        description="Share of jobs judged twice, for the agreement of the judge with itself.",
-    )
     constraints: dict[str, str] = Field(
         default_factory=dict, description="Free text per assistant that goes into every prompt; `*` is for all."
     )
@@ -213,6 +207,27 @@ class CorrectionSettings(Section):
     )
 
 
+class HallucinationSettings(Section):
+    """The hallucination rubric."""
+
+    evidence_scope: Literal["session", "turn"] = Field(
+        default="session", description="Whether passages of earlier turns support a claim, or only the turn's own."
+    )
+    window_turns: int = Field(default=20, ge=2, le=100, description="Assistant turns in one question.")
+    overlap_turns: int = Field(
+        default=4, ge=0, le=50, description="Of those, shown again from the question before."
+    )
+    min_groundedness: float = Field(default=0.8, ge=0, le=1, description="A session below it is a failing one.")
+
+    @model_validator(mode="after")
+    def _windows_go_on(self) -> HallucinationSettings:
+        if self.overlap_turns >= self.window_turns:
+            raise ValueError(
+                f"overlap_turns = {self.overlap_turns} must be less than window_turns = {self.window_turns}"
+            )
+        return self
+
+
 class RefusalSettings(Section):
     """The refusal rubric."""
 
@@ -223,6 +238,7 @@ class RubricSettings(Section):
     """Thresholds of the rubrics."""
 
     correction: CorrectionSettings = CorrectionSettings()
+    hallucination: HallucinationSettings = HallucinationSettings()
     refusal: RefusalSettings = RefusalSettings()
 
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.agreement import correction, refusal
+from benchmarks.agreement import correction, hallucination, refusal
 from benchmarks.agreement.rows import Row, read, row
-from benchmarks.agreement.sets import LabelledSet, Record, Unit, goals, measured
+from benchmarks.agreement.sets import LabelledSet, Record, Unit, measured
 from monitor.agreement import Estimate, confusion
 from monitor.config import load
 from monitor.judgement import Judgement, decode_judgement
@@ -30,7 +30,7 @@ from monitor.offline_judge import OfflineJudge
 from monitor.rubrics import configured
 from monitor.settings import Settings
 
-SETS: tuple[LabelledSet, ...] = (*correction.SETS, *refusal.SETS)
+SETS: tuple[LabelledSet, ...] = (*correction.SETS, *hallucination.SETS, *refusal.SETS)
 Result = dict[str, Any]
 
 
@@ -108,10 +108,12 @@ def _write(folder: Path, records: Mapping[str, list[Record]]) -> None:
 
 
 def _tell_missed(results: Result, sets: Iterable[LabelledSet]) -> None:
-    for (name, figure), goal in goals(sets).items():
-        value: Estimate = results[name][figure]
-        if value.value is None or value.value < goal:
-            print(f"{name}: {figure} is {value.value}, the goal is {goal}", file=sys.stderr)
+    for labelled in sets:
+        for figure in labelled.figures:
+            value: Estimate = results[labelled.name][figure.name]
+            goal = figure.misses(value.value)
+            if goal is not None:
+                print(f"{labelled.name}: {figure.name} is {value.value}, the goal is {goal}", file=sys.stderr)
 
 
 def _tell_confusion(name: str, units: Sequence[Unit]) -> None:

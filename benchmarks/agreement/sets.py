@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -39,7 +39,16 @@ class Figure(msgspec.Struct, kw_only=True, frozen=True):
     kind: str
     compare: Compare
     goal: float | None = None
+    at_most: float | None = None
     trivial: bool = False
+
+    def misses(self, value: float | None) -> str | None:
+        """Say which goal a value misses, or None."""
+        if self.goal is not None and (value is None or value < self.goal):
+            return f"at least {self.goal}"
+        if self.at_most is not None and (value is None or value > self.at_most):
+            return f"at most {self.at_most}"
+        return None
 
 
 class LabelledSet(msgspec.Struct, kw_only=True, frozen=True):
@@ -67,16 +76,6 @@ def measured(figures: Sequence[Figure], units: Sequence[Unit], resamples: int) -
             trivial = _estimate(of_kind, figure.compare, lambda unit: unit.trivial, resamples)
             found[f"baseline_{figure.name}"] = trivial
     return found
-
-
-def goals(sets: Iterable[LabelledSet]) -> Mapping[tuple[str, str], float]:
-    """Give the goals of sets, by set and figure."""
-    return {
-        (labelled.name, figure.name): figure.goal
-        for labelled in sets
-        for figure in labelled.figures
-        if figure.goal is not None
-    }
 
 
 def _estimate(units: Sequence[Unit], compare: Compare, said: Callable[[Unit], Any], resamples: int) -> Estimate:

@@ -12,9 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from monitor.errors import JudgeFatal
-from monitor.judging.lexical import correction, refusal
+from monitor.judging.lexical import correction, hallucination, refusal
 from monitor.judging.model import Completion, JudgeRequest
 from monitor.rubrics.correction import CorrectionWindow
+from monitor.rubrics.hallucination import HallucinationWindow
 from monitor.rubrics.refusal import RefusalWindow
 
 
@@ -40,5 +41,6 @@ class LexicalJudge:
 
 _ANSWERS: Final[dict[type, Callable[[Any], dict[str, Any]]]] = {
     CorrectionWindow: correction.answer,
+    HallucinationWindow: hallucination.answer,
     RefusalWindow: refusal.answer,
 }
