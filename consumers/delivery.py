@@ -60,6 +60,11 @@ class Delivery:
         if isinstance(judgement.result, Unscored) and judgement.result.reason == "invalid":
             await self._raw_answer(work, judgement)
 
+    async def repeat(self, work: Work, judgement: Judgement) -> None:
+        """Send the second judgement of a job: an invalid one is no person's concern, for the first one counts."""
+        sent = await self._send(judgement)
+        self._log.info("judged_again", **_line(work, judgement), stub=sent is not judgement)
+
     async def dead_letter(self, record: Placed, reason: str, error: str, job: Job | None = None) -> None:
         """Put a record aside; `job` is what it was decoded to, if it was."""
         session = None if job is None else (job.tenant, job.session_id)

@@ -31,6 +31,7 @@ from monitor.judgement import Judgement, Unscored
 from monitor.judging.accounting import METERS as CALL_METERS
 from monitor.judging.accounting import count_call, count_repairs, declare_calls
 from monitor.judging.open import open_judge
+from monitor.judging.repeat import repeat_of
 from monitor.metrics import Meters
 from monitor.rubrics import configured
 
@@ -192,13 +193,27 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is unt
             if isinstance(outcome, Judgement):
                 count_repairs(self._meters, outcome)
                 await self._delivery.judgement(work, outcome)
-                self._queue.finish(work, answered=not isinstance(outcome.result, Unscored))
+                if await self._repeated(work, outcome):
+                    self._queue.finish(work, answered=not isinstance(outcome.result, Unscored))
             elif isinstance(outcome, InvalidJob):
                 await self._delivery.dead_letter(work.record, outcome.reason, str(outcome), work.job)
                 self._queue.finish(work, answered=False)
         finally:
             self._queue.drop(work)
         self._start()
+
+    async def _repeated(self, work: Work, first: Judgement) -> bool:
+        """Ask a second time about the jobs that this is due for; False when that had to be given up.
+
+        The job is finished after it, so that a kill loses no second judgement, and the totals don't depend on it.
+        """
+        job = repeat_of(work.job, self._settings.judge.repeat_share)
+        if job is None or isinstance(first.result, Unscored):
+            return True
+        outcome = await self._judged(job)
+        if isinstance(outcome, Judgement):
+            await self._delivery.repeat(work, outcome)
+        return outcome is not None
 
     async def _judged(self, job: Job) -> Judgement | InvalidJob | None:
         try:

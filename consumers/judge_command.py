@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -21,7 +21,6 @@ from monitor.errors import JudgeError
 if TYPE_CHECKING:
     from monitor.config import Settings
     from monitor.explain import Explanation
-    from monitor.judge_summary import JudgeSummary
 
 UNSCORED_STATUS: Final = 3
 CANCELED_STATUS: Final = 130
@@ -53,6 +52,10 @@ RubricName = Annotated[str, typer.Option("--rubric", help="What to judge them by
 JudgeName = Annotated[str | None, typer.Option("--judge", help="Who judges, instead of the setting judge.model.")]
 Mapping = Annotated[Path | None, typer.Option(help="Field mapping (YAML) for in-house JSON.")]
 SkipInvalid = Annotated[bool, typer.Option(help="Count bad lines instead of stopping.")]
+FormName = Annotated[
+    Literal["plain", "anthropic", "openai"],
+    typer.Option("--format", help="Of questions: for people and programs, or of a provider's batch service."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -109,6 +112,83 @@ def judge(
     raise typer.Exit(UNSCORED_STATUS if summary.unscored else 0)
 
 
+@judge_app.command("export")
+def judge_export(
+    sessions: Sessions,
+    rubric: RubricName,
+    out: Annotated[Path, typer.Option(help="Where the questions go; NAME.state beside it stays here.")],
+    form: FormName = "plain",
+    judge: JudgeName = None,
+    config: Config = None,
+    mapping: Mapping = None,
+    skip_invalid: SkipInvalid = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the questions about a file's sessions, to be answered elsewhere."""
+    from monitor.exchange import export_questions
+
+    summary = export_questions(
+        sessions,
+        _settings(config),
+        rubric=rubric,
+        out=out,
+        form=form,
+        judge=judge,
+        mapping=mapping,
+        skip_invalid=skip_invalid,
+    )
+    _print_result(summary, as_json=as_json)
+
+
+@judge_app.command("import")
+def judge_import(
+    answers: Annotated[list[Path], typer.Argument(help="Answers, JSON lines; the first to a question holds.")],
+    out: Annotated[Path, typer.Option(help="Where judgements go.")],
+    requests: Annotated[Path | None, typer.Option(help="The exported questions, with NAME.state beside.")] = None,
+    sessions: Annotated[
+        Path | None, typer.Option(help="Or the sessions once more, with the answers of all rounds.")
+    ] = None,
+    repairs: Annotated[Path | None, typer.Option(help="Where questions go that are still to be answered.")] = None,
+    resume: Annotated[bool, typer.Option(help="Add to the judgements of an earlier round.")] = False,
+    rubric: Annotated[str | None, typer.Option("--rubric", help="With --sessions: what was asked.")] = None,
+    form: FormName = "plain",
+    judge: JudgeName = None,
+    config: Config = None,
+    mapping: Mapping = None,
+    skip_invalid: SkipInvalid = False,
+    as_json: AsJson = False,
+) -> None:
+    """Read answers, check them, and write judgements.
+
+    Exit status: 0 all judged; 3 questions are open, or the judge failed on some; 1 wrong input; 2 wrong settings.
+    """
+    from monitor.exchange import exported, import_answers, recorded
+    from monitor.recorded import Spool
+
+    if (requests is None) == (sessions is None):
+        raise typer.BadParameter("give either --requests or --sessions")
+    settings = _settings(config)
+    with Spool() as spool:
+        if requests is not None:
+            source = exported(requests)
+        elif sessions is not None and rubric is not None:
+            source = recorded(
+                sessions,
+                settings,
+                spool,
+                rubric=rubric,
+                form=form,
+                judge=judge,
+                mapping=mapping,
+                skip_invalid=skip_invalid,
+            )
+        else:
+            raise typer.BadParameter("--sessions needs --rubric")
+        summary = import_answers(answers, settings, source, out=out, resume=resume, judge=judge, repairs=repairs)
+    _print_result(summary, as_json=as_json)
+    raise typer.Exit(UNSCORED_STATUS if summary.open or summary.judged.unscored else 0)
+
+
 def _settings(path: Path | None, **judge: Any) -> Settings:
     """Load the settings, and let what the command line says of the judge win over file and environment."""
     from monitor.config import load
@@ -136,7 +216,7 @@ def _kept(out: Path) -> Iterator[None]:
         raise
 
 
-def _print_result(summary: JudgeSummary, *, as_json: bool, **beside: Any) -> None:
+def _print_result(summary: Any, *, as_json: bool, **beside: Any) -> None:
     """Print a summary, as JSON with what goes beside it."""
     if not as_json:
         typer.echo(summary.to_text())

@@ -14,8 +14,9 @@ import msgspec
 from monitor.session import Addendum, CloseReason, LogSpan
 
 Priority: TypeAlias = Literal["urgent", "routine"]
-Run: TypeAlias = Literal["live", "file"]
-"""`live` runs are listed by a decision; `file`: judged by a command, without sampling, never to be counted."""
+Run: TypeAlias = Literal["live", "repeat", "file"]
+"""`live` runs are listed by a decision; `repeat` asks a second time, for the agreement of a judge with itself;
+`file` is judged by a command, without sampling. Only the first is ever counted in a rate."""
 if TYPE_CHECKING:
     _Transcript: TypeAlias = msgspec.Raw | None
 else:
@@ -133,6 +134,11 @@ def decode_job(raw: bytes) -> Job:
 def job_id(tenant: str, session_id: str, segment: str, rubric: str, run: str = "live") -> str:
     """Name a job (S4): prompt and judge are no part of it, since they roll while jobs are under way."""
     return _digest(tenant, session_id, segment, rubric, run)
+
+
+def repeat_id(live: str) -> str:
+    """Name the job that asks a second time about what a live job asks."""
+    return _digest(live, "repeat")
 
 
 def fingerprint(event_id: str) -> str:

@@ -134,6 +134,6 @@ def _cumulative(metric: Metric, parts: Mapping[str, int]) -> list[tuple[str, flo
 
 
 def _labels(metric: Metric, key: TotalKey) -> Labels:
-    """Take a metric's labels from a key: `reason` stands in its detail, a histogram's own label in its measure."""
-    places = {**key._asdict(), "reason": key.detail}
+    """Take a metric's labels from a key, whose detail is a reason or agreement, a histogram's own its measure."""
+    places = {**key._asdict(), "reason": key.detail, "agreement": key.detail}
     return tuple(places.get(label, key.measure) for label in metric.labels)

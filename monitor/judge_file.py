@@ -15,18 +15,17 @@ import msgspec
 
 from monitor.config import Settings
 from monitor.decision import Job
-from monitor.errors import ConfigError, InputError
+from monitor.errors import InputError
 from monitor.explain import Explanation, explain
 from monitor.judge_summary import JudgeCounts, JudgeSummary
 from monitor.judgement import Judgement
 from monitor.judgement_file import JudgementFile
-from monitor.judging.deferred import DeferredRun
+from monitor.judging.deferred import DeferredRuns
 from monitor.judging.model import JudgeModel
 from monitor.judging.open import open_judge
 from monitor.offline_judge import Calls, OfflineJudge
 from monitor.recorded import SessionFile, Spool, file_job
-from monitor.rubrics import RUBRICS, configured
-from monitor.rubrics.base import Rubric
+from monitor.rubrics import configured, named
 from monitor.session import SessionRecord, session_view
 
 
@@ -60,6 +59,7 @@ class FileJudge:
         self.known = 0
         self._rubrics = configured(settings.rubrics)
         self.judge = OfflineJudge(model, self._rubrics, settings.judge, sleep=sleep)
+        self._runs = DeferredRuns(self._rubrics, self.judge.prompts, settings.judge.max_tokens)
         self._rubric = rubric
         self._settings = settings.judge
         self._out = out
@@ -107,7 +107,7 @@ class FileJudge:
         self._out.append(judgement)
         self._note(job, judgement)
         if self._on_explained is not None:
-            self._on_explained(explain(judgement, self._fresh(job)))
+            self._on_explained(explain(judgement, self._runs.of(job)))
 
     def _note(self, job: Job, judgement: Judgement) -> None:
         self.counts.add(judgement, session_view(job.content))
@@ -117,11 +117,6 @@ class FileJudge:
         if self._on_progress is not None:
             progress = Progress(sessions=self._sessions, done=self.counts.judged, calls=self.judge.calls)
             self._on_progress(progress)
-
-    def _fresh(self, job: Job) -> DeferredRun:
-        session = session_view(job.content)
-        prompt = self.judge.prompts.of(job.rubric, session.attributes.assistant)
-        return DeferredRun(job, session, self._rubrics[job.rubric], prompt, max_tokens=self._settings.max_tokens)
 
     def _check(self, known: Judgement, job: Job) -> None:
         """Refuse to go on with a file that another instrument began: its rates would mean nothing."""
@@ -156,14 +151,14 @@ async def judge_file(
     then is in `out` and in the summary, which says `canceled`. Raises `InputError` (with `skip_invalid` wrong
     lines are counted instead), `ConfigError`, `JudgeFatal` and `JudgeUnavailable`.
     """
-    known_rubric(rubric)
+    named(rubric)
     source = SessionFile(path, settings, mapping=mapping, skip_invalid=skip_invalid)
     model = open_judge(settings.judge)
     canceled = False
     try:
         with Spool() as spool:
             spool.fill(source)
-            with JudgementFile.resume(out) if resume else JudgementFile.create(out) as file:
+            with JudgementFile.resume(out, again=True) if resume else JudgementFile.create(out) as file:
                 judging = FileJudge(
                     model, settings, rubric, file, on_progress=on_progress, on_explained=on_explained
                 )
@@ -189,10 +184,3 @@ async def judge_file(
         tokens=dict(judging.judge.calls.tokens),
         canceled=canceled,
     )
-
-
-def known_rubric(name: str) -> Rubric:
-    """Give a rubric by its name. Raises `ConfigError` that lists those there are."""
-    if name not in RUBRICS:
-        raise ConfigError(f"rubric {name!r}: there is no such rubric; allowed are {', '.join(sorted(RUBRICS))}")
-    return RUBRICS[name]

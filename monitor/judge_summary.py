@@ -87,15 +87,13 @@ def _lines(summary: JudgeSummary) -> Iterator[str]:
         yield f"{sum(summary.invalid.values())} invalid, left out{listed(summary.invalid)}"
     if summary.calls:
         failed = {name: count for name, count in summary.calls.items() if name != "none"}
-        yield f"{sum(summary.calls.values())} calls of the judge{listed(failed)}{_tokens(summary.tokens)}"
+        yield f"{sum(summary.calls.values())} calls of the judge{listed(failed)}"
+    if summary.tokens:
+        yield f"{sum(summary.tokens.values())} tokens{listed(summary.tokens)}"
     if summary.rates:
         yield ""
         heads = ("assistant", "version", "measure", "sessions", "failures", "rate")
         yield from table(heads, [_cells(rate) for rate in summary.rates])
-
-
-def _tokens(tokens: Mapping[str, int]) -> str:
-    return f", tokens{listed(tokens)}" if tokens else ""
 
 
 def _cells(rate: CensusRate) -> list[str]:

@@ -42,14 +42,15 @@ class JudgementFile:
             raise InputError(f"{path}: can't be written: {error.strerror}") from None
 
     @classmethod
-    def resume(cls, path: Path) -> Self:
-        """Go on with a file, or start it. Judgements that the judge failed on are taken out, to be asked for anew.
+    def resume(cls, path: Path, *, again: bool) -> Self:
+        """Go on with a file, or start it. With `again` judgements that the judge failed on are taken out.
 
         Raises `InputError` when it holds anything but judgements, or can't be read or written.
         """
         if not path.exists():
             return cls.create(path)
-        kept = [item for item in read_judgements(path, cut=True) if not isinstance(item.result, Unscored)]
+        known = read_judgements(path, cut=True)
+        kept = [item for item in known if not (again and isinstance(item.result, Unscored))]
         # The old file stays until the new one is whole.
         fresh = path.with_name(f"{path.name}.resumed")
         try:

@@ -77,6 +77,14 @@ QUALITY: Final[tuple[Metric, ...]] = (
     _counter(
         "skipped_events", "Events inside scored sessions that could not be judged.", "rubric", "stratum", "reason"
     ),
+    _counter(
+        "judge_repeats",
+        "Sessions judged twice, by which of the two found a failure.",
+        "rubric",
+        "measure",
+        "judge",
+        "agreement",
+    ),
     _counter("judgements_superseded", "Judgements kept but not counted.", "rubric"),
     _gauge("jobs_pending", "Jobs listed that have no result yet.", "rubric", "stratum"),
     _gauge("oldest_pending_job_seconds", "Age of the oldest job without a result, in seconds."),

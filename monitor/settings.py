@@ -189,6 +189,12 @@ class JudgeSettings(Section):
     retry_after_cap_s: float = Field(
         default=30.0, gt=0, description="A longer wish of the provider puts the job off instead."
     )
+    repeat_share: float = Field(
+        default=0.02,
+        ge=0,
+        le=1,
+        description="Share of jobs judged twice, for the agreement of the judge with itself.",
+    )
     constraints: dict[str, str] = Field(
         default_factory=dict, description="Free text per assistant that goes into every prompt; `*` is for all."
     )

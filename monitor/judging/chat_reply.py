@@ -123,7 +123,7 @@ class ServerError(msgspec.Struct, kw_only=True, frozen=True):
 
 def completion_from(
     raw: bytes,
-    request: JudgeRequest,
+    request: JudgeRequest | None,
     *,
     headers: Mapping[str, str],
     now: float,
@@ -132,7 +132,8 @@ def completion_from(
     """Read a chat completion that came with status 200. A refusal and an answer cut off are completions.
 
     A fence around the whole answer and a leading `<think>` part are taken off. Usage that isn't told is estimated
-    from the lengths of the texts, and marked. Raises `JudgeError`; what was paid for all the same is in its usage.
+    from the lengths of the texts, and marked (without a `request` that of the answer alone). Raises `JudgeError`;
+    what was paid for all the same is in its usage.
     """
     request_id = _request_id(headers)
     reply = _decoded(raw)
@@ -280,8 +281,9 @@ def _usage(usage: _Usage) -> Usage:
     )
 
 
-def _estimated(request: JudgeRequest, text: str) -> Usage:
-    sent = len(request.system) + sum(len(message.text) for message in request.messages)
+def _estimated(request: JudgeRequest | None, text: str) -> Usage:
+    texts = [] if request is None else [request.system, *(message.text for message in request.messages)]
+    sent = sum(map(len, texts))
     return Usage(
         input_tokens=-(-sent // CHARS_A_TOKEN), output_tokens=-(-len(text) // CHARS_A_TOKEN), estimated=True
     )

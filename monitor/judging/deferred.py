@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
+from collections.abc import Mapping
 
 import msgspec
 
 from monitor.decision import Job
-from monitor.judgement import Judgement, Unscored
+from monitor.judgement import Attempt, Judgement, Unscored
 from monitor.judging.flow import (
     MAX_TOKENS,
     MAX_TOKENS_CAP,
@@ -32,9 +33,9 @@ from monitor.judging.flow import (
     windows_of,
 )
 from monitor.judging.model import Instrument, JudgeRequest
-from monitor.judging.prompt import Prompt
+from monitor.judging.prompt import Prompt, Prompts
 from monitor.rubrics.base import Rubric, Window
-from monitor.session import Session
+from monitor.session import Session, session_view
 
 
 class Question(msgspec.Struct, kw_only=True, frozen=True):
@@ -52,8 +53,8 @@ class _Asked(msgspec.Struct, kw_only=True, eq=False):
     """A window whose flow is under way, or done."""
 
     flow: Flow
+    attempts: list[Attempt]
     question: Question | None = None
-    number: int = 0
     outcome: WindowOutcome | None = None
 
 
@@ -85,13 +86,13 @@ class DeferredRun:
         """Whether every window has its outcome."""
         return not self._waiting and all(asked.outcome is not None for asked in self._asked)
 
-    def answer(self, question_id: str, reply: Reply) -> None:
-        """Pass a reply on. Raises `KeyError` when there is no such open question."""
+    def answer(self, question_id: str, reply: Reply) -> Attempt:
+        """Pass a reply on; gives what came of it. Raises `KeyError` when there is no such open question."""
         for asked in self._asked:
             if asked.question is not None and asked.question.id == question_id:
                 self._advance(asked, reply)
                 self._open()
-                return
+                return asked.attempts[-1]
         raise KeyError(question_id)
 
     def judgement(self, judge: Instrument, *, started_at: int, finished_at: int) -> Judgement:
@@ -115,14 +116,16 @@ class DeferredRun:
             if any(isinstance(item.result, Unscored) for item in outcomes):
                 self._waiting.clear()  # the session is unscored, whatever the others say
                 return
+            attempts: list[Attempt] = []
             flow = judge_flow(
                 self.rubric,
                 self.rubric.carry(self._waiting.popleft(), results(outcomes)),
                 self.prompt,
                 max_tokens=self._max_tokens,
                 max_tokens_cap=max(MAX_TOKENS_CAP, self._max_tokens),
+                attempts=attempts,
             )
-            self._asked.append(asked := _Asked(flow=flow))
+            self._asked.append(asked := _Asked(flow=flow, attempts=attempts))
             self._advance(asked, None)
 
     def _outcomes(self) -> list[WindowOutcome]:
@@ -134,10 +137,25 @@ class DeferredRun:
         except StopIteration as stop:
             asked.question, asked.outcome = None, stop.value
             return
-        asked.number += 1
+        number = len(asked.attempts) + 1
         asked.question = Question(
-            id=question_id(self.job, self.prompt, request, asked.number), number=asked.number, request=request
+            id=question_id(self.job, self.prompt, request, number), number=number, request=request
         )
+
+
+class DeferredRuns:
+    """Makes runs of jobs, with the rubrics, the prompts and the room for answers that are in force."""
+
+    def __init__(self, rubrics: Mapping[str, Rubric], prompts: Prompts, max_tokens: int = MAX_TOKENS) -> None:
+        self._rubrics = rubrics
+        self._prompts = prompts
+        self._max_tokens = max_tokens
+
+    def of(self, job: Job) -> DeferredRun:
+        """Make a fresh run. Raises `KeyError` for an unknown rubric, `msgspec.DecodeError` for no session."""
+        session = session_view(job.content)
+        prompt = self._prompts.of(job.rubric, session.attributes.assistant)
+        return DeferredRun(job, session, self._rubrics[job.rubric], prompt, max_tokens=self._max_tokens)
 
 
 def question_id(job: Job, prompt: Prompt, request: JudgeRequest, number: int) -> str:

@@ -94,18 +94,19 @@ def judge_flow(
     *,
     max_tokens: int = MAX_TOKENS,
     max_tokens_cap: int = MAX_TOKENS_CAP,
+    attempts: list[Attempt] | None = None,
 ) -> Flow:
     """Ask about one window until there is a result; a generator of requests that is sent replies.
 
     An answer that breaks the rubric is asked for once more with the error quoted, a truncated one once more with
     twice the room (at most `max_tokens_cap`). A second invalid answer is `Unscored(invalid)`, a second truncated
     one (or one that can't get more room) `Unscored(truncated)`, a refusal `Unscored(judge_refused)`. Every raw
-    answer is kept in the attempts, cut to 16 kB (J5).
+    answer is kept in the attempts, cut to 16 kB (J5); `attempts` shows them while the flow is under way.
     """
     skipped = rubric.preflight(window)
     if skipped is not None:
         return WindowOutcome(window_id=window.window_id, result=skipped)
-    attempts: list[Attempt] = []
+    attempts = [] if attempts is None else attempts
     request = _first_request(rubric, window, prompt, max_tokens)
     repaired = enlarged = False
     while True:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+from monitor.errors import ConfigError
 from monitor.rubrics.base import Rubric
 from monitor.rubrics.correction import CorrectionRubric
 from monitor.rubrics.hallucination import HallucinationRubric
@@ -21,3 +23,10 @@ RUBRICS: Final[dict[str, Rubric]] = {
 def configured(settings: RubricSettings) -> dict[str, Rubric]:
     """Give the rubrics with the thresholds of the settings."""
     return {name: type(rubric)(**getattr(settings, name).model_dump()) for name, rubric in RUBRICS.items()}
+
+
+def named(name: str, rubrics: Mapping[str, Rubric] = RUBRICS) -> Rubric:
+    """Give a rubric by its name. Raises `ConfigError` that lists those there are."""
+    if name not in rubrics:
+        raise ConfigError(f"rubric {name!r}: there is no such rubric; allowed are {', '.join(sorted(rubrics))}")
+    return rubrics[name]

@@ -45,6 +45,7 @@ SESSION_SUMS: Final = (
     "weight2_failures2",
 )
 SUM: Final = "sum"
+AGREEMENTS: Final = ("both_clear", "both_failed", "only_first", "only_second", "unscored")
 
 
 class TotalKey(NamedTuple):
@@ -175,6 +176,30 @@ def judgement_sums(decision: DecisionFacts, judgement: JudgementFacts) -> Iterat
 def superseded_sums(rubric: str) -> Iterator[tuple[TotalKey, int]]:
     """Give what a judgement adds that is kept but doesn't count."""
     yield TotalKey("judgements_superseded", rubric), 1
+
+
+def repeat_sums(live: JudgementFacts, repeat: JudgementFacts) -> Iterator[tuple[TotalKey, int]]:
+    """Give what a counted judgement and a second one on the same job add: for each measure, who found a failure.
+
+    Two judgements by different judges say nothing of either, and add nothing.
+    """
+    if live.judge != repeat.judge:
+        return
+    for measure in sorted({*live.counts.measures, *repeat.counts.measures}):
+        yield (
+            TotalKey("judge_repeats", live.rubric, measure, live.judge, detail=agreement(live, repeat, measure)),
+            1,
+        )
+
+
+def agreement(live: JudgementFacts, repeat: JudgementFacts, measure: str) -> str:
+    """Say which of two judgements found a failure of a measure: one of `AGREEMENTS`."""
+    if "unscored" in {live.kind, repeat.kind}:
+        return "unscored"
+    first, second = (bool(item.counts.measures.get(measure, (0, 0))[1]) for item in (live, repeat))
+    if first == second:
+        return "both_failed" if first else "both_clear"
+    return "only_first" if first else "only_second"
 
 
 def session_sums(weight16: int, trials: int, failures: int, stage: Stage = ALL, coin: int = 0) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ class Rejected(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class RecordReport(Tallied, kw_only=True):
-    """What `Store.record` did. `standings` counts the new judgements: counted, waiting, superseded, overlap."""
+    """What `Store.record` did. `standings` counts the new judgements by standing (see `tables`)."""
 
     rejected: list[Rejected] = msgspec.field(default_factory=list)
 

@@ -145,7 +145,7 @@ JUDGEMENTS: Final = Table(
     Column("body", LargeBinary, nullable=True),
     Index("ix_judgements_session_id", "session_id"),
 )
-"""`standing` is waiting, counted, superseded or overlap; `counts` is what the judgement adds once it counts."""
+"""`standing`: waiting, counted, repeat, superseded or overlap; `counts` is what it adds once it counts."""
 
 FAILURES: Final = Table(
     "judgement_failures",

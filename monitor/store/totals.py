@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -11,9 +12,17 @@ from sqlalchemy import Connection, Engine, Select, func, select, update
 from monitor.decision import PolicyLoaded
 from monitor.store import locks
 from monitor.store.connect import reading, writing
-from monitor.store.ledger import Sums, TotalKey, add, decision_sums, judgement_sums, superseded_sums
+from monitor.store.ledger import (
+    JudgementFacts,
+    Sums,
+    TotalKey,
+    add,
+    decision_sums,
+    judgement_sums,
+    superseded_sums,
+)
 from monitor.store.rows import decision_columns, decision_facts, judgement_columns, judgement_facts
-from monitor.store.segment import COUNTED, PENDING, SUPERSEDED
+from monitor.store.segment import COUNTED, PENDING, REPEAT, SUPERSEDED, pair_sums
 from monitor.store.statements import add_totals
 from monitor.store.tables import DECISIONS, JOBS, JUDGEMENTS, META, POLICIES, PRUNED, TOTALS
 
@@ -94,12 +103,18 @@ def sums_of(connection: Connection, keys: list[str]) -> Iterator[tuple[TotalKey,
     for decision in decisions.values():
         yield from decision_sums(decision)
     judged = select(*judgement_columns()).where(JUDGEMENTS.c.segment_key.in_(keys))
+    paired: dict[str, list[JudgementFacts]] = defaultdict(list)
     for row in connection.execute(judged).mappings():
         facts = judgement_facts(row)
+        if facts.standing in {COUNTED, REPEAT}:
+            paired[row["segment_key"]].append(facts)
         if facts.standing == COUNTED:
             yield from judgement_sums(decisions[row["segment_key"]], facts)
         elif facts.standing == SUPERSEDED:
             yield from superseded_sums(facts.rubric)
+    for key, judgements in paired.items():
+        for job in decisions[key].jobs:
+            yield from pair_sums(judgements, job)
 
 
 def _read(connection: Connection, query: Select[Any]) -> Iterator[tuple[TotalKey, int]]:

@@ -8,7 +8,7 @@ from typing import Final
 from monitor.decision import PolicyLoaded, StratumInfo
 from monitor.judgement import SKIP_REASONS, UNSCORED_REASONS
 from monitor.metrics import CATALOGUE
-from monitor.store.ledger import INF, SESSION_SUMS, SUM, TotalKey, bucket
+from monitor.store.ledger import AGREEMENTS, INF, SESSION_SUMS, SUM, TotalKey, bucket
 from monitor.store.rows import RubricCounts
 
 OTHER: Final = "other"
@@ -20,6 +20,7 @@ def policy_keys(policy: PolicyLoaded, rubrics: Mapping[str, RubricCounts], judge
     for stratum in policy.strata:
         for rubric in stratum.rubrics:
             yield from _work_keys(rubric, stratum)
+            yield from _repeat_keys(rubric, rubrics.get(rubric, RubricCounts()), judge)
             for assistant, version in label_pairs(policy.assistants):
                 labels = (assistant, version, stratum.name)
                 yield TotalKey("sessions_finished", rubric, "", "", *labels)
@@ -44,6 +45,12 @@ def _work_keys(rubric: str, stratum: StratumInfo) -> Iterator[TotalKey]:
         yield TotalKey("skipped", rubric, stratum=stratum.name, detail=reason)
     for reason in UNSCORED_REASONS:
         yield TotalKey("unscored", rubric, stratum=stratum.name, detail=reason)
+
+
+def _repeat_keys(rubric: str, counts: RubricCounts, judge: str) -> Iterator[TotalKey]:
+    for measure in counts.measures:
+        for agreement in AGREEMENTS:
+            yield TotalKey("judge_repeats", rubric, measure, judge, detail=agreement)
 
 
 def _judged_keys(

@@ -39,7 +39,7 @@ def values(broker_port: int, store_url: str, policy: Path, metrics_port: int) ->
             "salt": SALT,
             "assistants": ASSISTANTS,
         },
-        "judge": {"drain_s": 5.0, "constraints": {"*": "Version 0."}},
+        "judge": {"drain_s": 5.0, "repeat_share": 0.0, "constraints": {"*": "Version 0."}},
         "store": {"url": store_url},
         "web": {"port": 0, "metrics_host": "127.0.0.1", "metrics_port": metrics_port},
         "health": {f"{name}_port": 0 for name in ("supervisor", "assemble", "sample", "judge", "record")},

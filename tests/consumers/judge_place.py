@@ -161,6 +161,7 @@ class Place:
             "topics.event_partitions": 1,
             "topics.job_partitions": 1,
             "judge.concurrency": 4,
+            "judge.repeat_share": 0.0,
         } | more
         self.settings = load(None, self.values)
         self.group = f"{prefix}g-judge"

@@ -15,6 +15,7 @@ from consumers.dead_letters import MAX_BYTES
 from consumers.health import Health
 from consumers.judge import METERS, serve
 from consumers.kafka import event_key
+from monitor.decision import repeat_id
 from monitor.errors import JudgeFatal, JudgeUnavailable
 from monitor.judgement import Unscored, Verdict, decode_judgement
 from monitor.metrics import Meters
@@ -345,3 +346,24 @@ async def test_the_canonical_line_holds_ids_and_no_text(kafka: KafkaBroker, topi
     assert (line["kind"], line["reason"], line["priority"]) == ("verdict", None, "urgent")
     assert (line["attempts"], line["judge"], line["stub"]) == (1, "scripted", False)
     assert "people" not in json.dumps(lines, default=str)
+
+
+async def test_a_repeated_job_is_judged_twice_and_counted_once(kafka: KafkaBroker, topic_prefix: str) -> None:
+    """The second judgement is a run of its own; the job is finished when both are with the broker."""
+    place = Place(kafka, topic_prefix, **{"judge.repeat_share": 1.0})
+    await place.create()
+    await place.write([job("a"), job("b")])
+    model = Scripted()
+    async with place.worker(model) as running:
+        await until(lambda: len(model.started) == 4)
+        await until(lambda: place.has_committed(2))
+
+        async def written() -> bool:
+            return len(await place.read("judgements")) == 4
+
+        await until(written)
+        assert running.verdicts == 2
+    items = [decode_judgement(record.value) for record in await place.read("judgements")]
+    for name in ("a", "b"):
+        runs = {item.run: item.job_id for item in items if item.session_id == name}
+        assert runs == {"live": job(name).job_id, "repeat": repeat_id(job(name).job_id)}

@@ -21,6 +21,11 @@ from tests.services.parts import checkout
 from tests.unit.test_judge_file import write_sessions
 
 CORRECTION = ("--rubric", "correction")
+# Tests that run in the background of a shell hand its ignored SIGINT down.
+START = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from consumers.__main__ import main; main()"
+)
 
 
 @pytest.fixture
@@ -73,13 +78,34 @@ def test_what_it_does_not_know_is_refused(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["chats.jsonl"]
 
 
+def test_questions_go_out_and_answers_come_in(folder: Path) -> None:
+    found = judge("export", "chats.jsonl", *CORRECTION, "--out", "q.jsonl")
+    assert found.exit_code == 0
+    assert "3 questions about 3 sessions in q.jsonl (plain)" in found.stdout
+    questions = [json.loads(line) for line in (folder / "q.jsonl").read_text().splitlines()]
+    wrong = [json.dumps({"id": question["id"], "text": "?"}) + "\n" for question in questions]
+    (folder / "a.jsonl").write_text("".join(wrong))
+
+    found = judge(
+        "import", "a.jsonl", "--requests", "q.jsonl", "--out", "j.jsonl", "--repairs", "r.jsonl", "--json"
+    )
+    summary: dict[str, Any] = json.loads(found.stdout)
+    assert (found.exit_code, summary["open"], len(summary["refused"])) == (3, 3, 3)
+    assert len((folder / "r.jsonl").read_text().splitlines()) == 3
+    anew = judge("import", "a.jsonl", "--sessions", "chats.jsonl", *CORRECTION, "--out", "anew.jsonl", "--json")
+    assert json.loads(anew.stdout)["refused"] == summary["refused"]
+
+    for arguments in ([], ["--sessions", "chats.jsonl"], ["--requests", "q.jsonl", "--sessions", "chats.jsonl"]):
+        assert judge("import", "a.jsonl", "--out", "never.jsonl", *arguments).exit_code == 2
+
+
 def test_ctrl_c_and_a_bad_key_keep_what_is_judged_and_resume_goes_on(folder: Path) -> None:
     with api.MessagesApi(otherwise=lambda _: api.hang()) as server:
         server.script(api.refusal())
         env = {"BACKSLIDE_JUDGE__API_KEY": api.API_KEY, "BACKSLIDE_JUDGE__BASE_URL": server.base_url}
         options = ["chats.jsonl", *CORRECTION, "--judge", "anthropic:claude-haiku-5-5", "--out", "out.jsonl"]
         process = subprocess.Popen(
-            [sys.executable, "-m", "consumers", "judge", *options, "--concurrency", "1"],
+            [sys.executable, "-c", START, "judge", *options, "--concurrency", "1"],
             env=os.environ | env | {"PYTHONPATH": str(checkout())},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

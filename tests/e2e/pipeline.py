@@ -44,6 +44,7 @@ class Pipeline(AssemblePlace):
 
     async def send_traffic(self, traffic: TrafficGenerator) -> None:
         """Send generated traffic at its own pace, with real event times."""
+        topic = self.settings.topics.events
         sender = producer(self.settings)
         await sender.start()
         base = time.time()
@@ -53,7 +54,7 @@ class Pipeline(AssemblePlace):
                 if early > 0.01:
                     await asyncio.sleep(early)
                 value = msgspec.json.encode(delivery.event)
-                await sender.send(self.settings.topics.events, value, key=event_key(*delivery.key))
+                await sender.send(topic, value, key=event_key(*delivery.key))
         finally:
             await sender.stop()
 

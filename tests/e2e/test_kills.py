@@ -11,8 +11,10 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from consumers.app import PROCESSES
-from monitor.decision import Decision, decode_decision
+from monitor.decision import Decision, decode_decision, repeat_id
 from monitor.judgement import decode_judgement
+from monitor.judging.repeat import repeated
+from monitor.rubrics import RUBRICS
 from monitor.store import Store
 from monitor.traffic import TrafficGenerator, TrafficPlan
 from tests.consumers.broker_io import until
@@ -27,6 +29,7 @@ async def test_a_kill_of_each_process_loses_nothing_and_counts_nothing_twice(
 ) -> None:
     # Ticks carry wall-clock time, so they have to wait for longer than a busy machine delays the sender.
     pipeline = Pipeline(kafka, topic_prefix, tmp_path, gap_s=12.0, grace_s=2.0, tick_interval_s=5.0)
+    pipeline.values["judge"] = {"repeat_share": 0.2}
     await pipeline.create()
     traffic = TrafficGenerator(3, TrafficPlan(sessions=SESSIONS, duration_s=30.0, feedback_delay_s=4.0))
     labels = {(label.tenant, label.session_id): label for label in traffic.labels()}
@@ -55,13 +58,18 @@ async def check(
     }
     # Jobs, judgements and rows: R1, R2.
     listed = {ref.job_id for decision in decisions.values() for ref in decision.jobs}
+    share = pipeline.settings.judge.repeat_share
+    repeats = {repeat_id(job_id) for job_id in listed if repeated(job_id, share)}
+    pairs = len(repeats) * len(RUBRICS["correction"].measures)
+    assert repeats
+    await until(lambda: sum_of(store.totals(), "judge_repeats") == pairs, 30, 0.5)
     judged = {
         record.value: decode_judgement(record.value).job_id
         for record in await pipeline.read(pipeline.settings.topics.judgements)
     }
-    assert set(judged.values()) == listed
+    assert set(judged.values()) == listed | repeats
     # A judge that is killed between its answer and its commit answers again: kept, and not counted.
-    again = len(judged) - len(listed)
+    again = len(judged) - len(listed) - len(repeats)
     await until(lambda: sum_of(store.totals(), "judgements_superseded") == again, 30, 0.5)
     totals = store.totals()
     by_name: Counter[str] = Counter()

@@ -111,10 +111,12 @@ MUTANTS: Final = (
         title="an offset is finished before its judgement is with the broker",
         path="consumers/judge.py",
         old="""                await self._delivery.judgement(work, outcome)
-                self._queue.finish(work, answered=not isinstance(outcome.result, Unscored))
+                if await self._repeated(work, outcome):
+                    self._queue.finish(work, answered=not isinstance(outcome.result, Unscored))
 """,
         new="""                self._queue.finish(work, answered=not isinstance(outcome.result, Unscored))
                 await self._delivery.judgement(work, outcome)
+                await self._repeated(work, outcome)
 """,
         tests=(
             JUDGE_STEPS + "test_j3_a_rebalance_at_any_moment_neither_asks_twice_nor_commits_early",

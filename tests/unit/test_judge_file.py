@@ -237,7 +237,7 @@ async def test_no_more_jobs_are_under_way_than_allowed(tmp_path: Path) -> None:
 
 
 def test_a_file_of_judgements_survives_reading_and_writing(tmp_path: Path) -> None:
-    with JudgementFile.resume(tmp_path / "new.jsonl") as file:
+    with JudgementFile.resume(tmp_path / "new.jsonl", again=False) as file:
         assert file.known == {}
     assert list(read_judgements(tmp_path / "new.jsonl")) == []
     with pytest.raises(InputError, match=r"nowhere\.jsonl: can't be read"):

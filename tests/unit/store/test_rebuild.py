@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from monitor.decision import Decision
+from monitor.decision import Decision, job_id, repeat_id
 from monitor.judgement import Judgement, Outcomes, Result, Skipped, Tally, Unscored, Verdict
 from monitor.session import Addendum
 from monitor.store import Store, Sums, TotalKey, moved
@@ -38,10 +38,12 @@ def judgements(draw: st.DrawFn, session: str, segment: str) -> Judgement:
         scores=draw(st.sampled_from([{}, {"correction_response_score": [0.25, 1.0]}])),
         skipped_events=draw(st.sampled_from([{}, {"cut_off": 2}])),
     )
+    live = judgement(session, segment).job_id
     return judgement(
         session,
         segment,
         draw(results),
+        job_id=draw(st.sampled_from([live, live, repeat_id(live)])),
         outcomes=outcomes,
         judge=draw(st.sampled_from(["lexical", "anthropic:x"])),
         hash_=draw(st.sampled_from(["hash", "hash", "hash", "other"])),
@@ -81,8 +83,11 @@ def histories(draw: st.DrawFn) -> list[list[Message]]:
     return [messages[a:b] for a, b in zip([0, *cuts], [*cuts, len(messages)], strict=True)]
 
 
-def final_state(messages: list[Message]) -> Iterator[tuple[Decision, bool, Judgement | None]]:
-    """Replay a history by the words of R1, R5 and J4: each first decision, whether it overlaps, what counts."""
+def final_state(messages: list[Message]) -> Iterator[tuple[Decision, bool, Judgement | None, Judgement | None]]:
+    """Replay a history by the words of R1, R5 and J4.
+
+    For each first decision: whether it overlaps, the judgement that counts, and the second one beside it.
+    """
     decided: dict[tuple[str, str], Decision] = {}
     for message in messages:
         if isinstance(message, Decision):
@@ -92,20 +97,25 @@ def final_state(messages: list[Message]) -> Iterator[tuple[Decision, bool, Judge
         overlaps = bool(earlier[session] & set(first.fingerprints))
         earlier[session] |= set(first.fingerprints)
         counted: Judgement | None = None
+        again: Judgement | None = None
+        live = job_id(first.tenant, session, segment, "correction")
         for message in messages:
             if not isinstance(message, Judgement) or (message.session_id, message.segment) != (session, segment):
                 continue
             if message.content_hash == first.content_hash and first.selected and not overlaps:
+                if message.job_id != live:
+                    again = again or message
+                    continue
                 improves = isinstance(counted and counted.result, Unscored)
                 if counted is None or (improves and not isinstance(message.result, Unscored)):
                     counted = message
-        yield first, overlaps, counted
+        yield first, overlaps, counted, again
 
 
 def expected(messages: list[Message]) -> dict[tuple[str, ...], Fraction]:
     """Count a history from its final state, in real units, by (metric, measure or reason, stratum, version)."""
     sums: dict[tuple[str, ...], Fraction] = defaultdict(Fraction)
-    for first, overlaps, counted in final_state(messages):
+    for first, overlaps, counted, again in final_state(messages):
         place = (first.stratum, first.labels.assistant_version)
         if overlaps:
             sums["sessions_overlapping", "", "", ""] += 1
@@ -114,6 +124,9 @@ def expected(messages: list[Message]) -> dict[tuple[str, ...], Fraction]:
         sums["sessions_selected", "", *place] += first.selected
         if counted is None:
             continue
+        if again is not None and again.judge == counted.judge:
+            for measure, found in agreements(counted, again):
+                sums[f"judge_repeats {found}", measure, "", ""] += 1
         w = Fraction(first.weight16, 16)
         if isinstance(counted.result, Unscored):
             sums["weighted_unscored", counted.result.reason, *place] += w
@@ -130,6 +143,21 @@ def expected(messages: list[Message]) -> dict[tuple[str, ...], Fraction]:
     return {key: value for key, value in sums.items() if value}
 
 
+def agreements(first: Judgement, second: Judgement) -> Iterator[tuple[str, str]]:
+    """Say for each measure which of two judgements found a failure."""
+    results = [first.result, second.result]
+    if all(isinstance(result, Unscored) for result in results):
+        return
+    for measure in MEASURES:
+        if any(isinstance(result, Unscored) for result in results):
+            yield measure, "unscored"
+            continue
+        tallies = [item.outcomes.measures.get(measure, Tally(trials=0, failures=0)) for item in (first, second)]
+        failed = tallies[0].failures > 0, tallies[1].failures > 0
+        names = {(False, False): "both_clear", (True, True): "both_failed", (True, False): "only_first"}
+        yield measure, names.get(failed, "only_second")
+
+
 def as_counted(sums: Sums, names: set[str]) -> dict[tuple[str, ...], Fraction]:
     """Bring totals to the form of `expected`."""
     found: dict[tuple[str, ...], Fraction] = defaultdict(Fraction)
@@ -137,12 +165,14 @@ def as_counted(sums: Sums, names: set[str]) -> dict[tuple[str, ...], Fraction]:
         if key.name in names:
             unit = 256 if key.name.startswith("weight2") else 16 if key.name.startswith("weighted") else 1
             label = key.measure or key.detail
-            found[key.name, label, key.stratum, key.assistant_version] += Fraction(value, unit)
+            name = f"{key.name} {key.detail}" if key.name == "judge_repeats" else key.name
+            found[name, label, key.stratum, key.assistant_version] += Fraction(value, unit)
     return {key: value for key, value in found.items() if value}
 
 
 NAMES = {
     "sessions_overlapping", "sessions_finished", "sessions_selected", "weighted_unscored", "scored_sessions",
+    "judge_repeats",
     "weighted_sessions", "weighted_trials", "weighted_failures", "weight2_trials2", "weight2_trials_failures",
 }  # fmt: skip
 

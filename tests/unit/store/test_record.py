@@ -1,10 +1,12 @@
 """R1 to R3, J4: what counts, what is kept without counting, and that redelivery is free."""
 
 import random
+from typing import Any
 
 import msgspec
 import pytest
 
+from monitor.decision import repeat_id
 from monitor.judgement import Judgement, Outcomes, Skipped, Tally, Unscored, Verdict
 from monitor.metrics import CATALOGUE
 from monitor.store import Record, RecordReport, SessionFilter, Store, TotalKey, moved
@@ -337,3 +339,55 @@ def test_stored_records_come_from_the_wire_unchanged(store: Store) -> None:
     found = store.session("t", "s1", "e0")
     assert found is not None
     assert msgspec.json.encode(found.judgements[0].judgement) == msgspec.json.encode(sent)
+
+
+# -- a second judgement of a job (self-agreement) ----------------------------------------------------------------
+
+
+def again(**other: Any) -> Judgement:
+    """Build the second judgement of the job of `decision()`."""
+    return judgement(job_id=repeat_id(judgement().job_id), run="repeat", **other)
+
+
+def repeats(store: Store, measure: str = "reverted") -> dict[str, int]:
+    sums = store.totals().sums
+    wanted = ("judge_repeats", "correction", measure)
+    return {key.detail: value for key, value in sums.items() if key[:3] == wanted and value}
+
+
+@pytest.mark.parametrize(("failures", "found"), [(0, "only_first"), (1, "both_failed"), (2, "both_failed")])
+def test_a_second_judgement_is_compared_and_counted_in_no_rate(store: Store, failures: int, found: str) -> None:
+    store.record([policy(), decision(), judgement()])
+    rates = {key: value for key, value in store.totals().sums.items() if key.name != "judge_repeats"}
+    report = store.record([again(failures=failures)])
+    assert report.standings == {"repeat": 1}
+    after = {key: value for key, value in store.totals().sums.items() if key.name != "judge_repeats"}
+    assert after == rates
+    assert repeats(store) == {found: 1}
+    assert repeats(store, "ignored") == {"both_clear": 1}
+
+
+def test_j4_a_verdict_in_place_of_a_failure_is_paired_anew(store: Store) -> None:
+    store.record([decision(), unscored(), again()])
+    assert repeats(store) == {"unscored": 1}
+    store.record([judgement()])
+    assert repeats(store) == {"both_failed": 1}
+
+
+def test_a_judge_is_compared_with_itself_alone(store: Store) -> None:
+    store.record([decision(), judgement(), again(judge="anthropic:x")])
+    assert repeats(store) == {}
+
+
+def test_a_third_judgement_and_one_on_other_content_are_set_aside(store: Store) -> None:
+    report = store.record(
+        [decision(), judgement(), again(), again(started_at=7), again(hash_="other", started_at=8)]
+    )
+    assert report.standings == {"counted": 1, "repeat": 1, "superseded": 2}
+    assert repeats(store) == {"both_failed": 1}
+
+
+def test_without_a_selected_decision_there_is_nothing_to_repeat(store: Store) -> None:
+    report = store.record([decision(selected=False), again()])
+    assert report.standings == {"superseded": 1}
+    assert repeats(store) == {}
