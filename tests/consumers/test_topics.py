@@ -22,7 +22,8 @@ HOUR_MS = 3_600_000
 
 @given(retention_h=st.floats(0.1, 10_000), age_h=st.floats(0.1, 1_000))
 def test_a9_retention_covers_what_a_replay_may_need(retention_h: float, age_h: float) -> None:
-    settings = load(None, {"topics.events_retention_h": retention_h, "assembly.max_age_s": age_h * 3_600})
+    values = {"topics.events_retention_h": retention_h, "assembly.max_age_s": age_h * 3_600}
+    settings = load(None, {**values, "store.verdict_retention_d": 10_000.0})
     specs = {spec.name: spec for spec in topic_specs(settings)}
     events, sessions = (
         int(specs[name].configs["retention.ms"]) for name in (settings.topics.events, settings.topics.sessions)
