@@ -110,6 +110,13 @@ QUALITY: Final[tuple[Metric, ...]] = (
         *JUDGE_LABELS,
         "turn_band",
     ),
+    _histogram(
+        "overall_score",
+        "Overall score of a session's answers, 0 to 1, an observation a session; by how long the session was.",
+        SCORE_BUCKETS,
+        *JUDGE_LABELS,
+        "length_band",
+    ),
 )
 
 PIPELINE: Final[tuple[Metric, ...]] = (

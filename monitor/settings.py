@@ -234,6 +234,28 @@ class HallucinationSettings(Section):
         return self
 
 
+class ConversationSettings(Section):
+    """The conversation rubric."""
+
+    max_answers: int = Field(default=6, ge=1, le=100, description="Answers judged in a session.")
+    pass_score: int = Field(default=4, ge=2, le=5, description="Score from which a dimension passes.")
+    review_score: float = Field(
+        default=0.7, ge=0, le=1, description="Overall score under which a high-risk answer goes to a person."
+    )
+    review_share: float = Field(
+        default=0.1, ge=0, le=1, description="Share of the other failing answers that go to a person."
+    )
+    citation_forms: tuple[Literal["number", "id", "url"], ...] = Field(
+        default=("number", "id", "url"),
+        description="Which marks in a reply are citations: [1], [kb-17], URLs.",
+    )
+    citation_required: bool = Field(default=False, description="Whether each factual statement needs a citation.")
+    context_turns: int = Field(default=60, ge=1, le=1_000, description="Turns shown from before an answer.")
+    older_passages: int = Field(
+        default=20, ge=0, le=200, description="Passages of earlier turns shown beside an answer's own."
+    )
+
+
 class RefusalSettings(Section):
     """The refusal rubric."""
 
@@ -243,6 +265,7 @@ class RefusalSettings(Section):
 class RubricSettings(Section):
     """Thresholds of the rubrics."""
 
+    conversation: ConversationSettings = ConversationSettings()
     correction: CorrectionSettings = CorrectionSettings()
     hallucination: HallucinationSettings = HallucinationSettings()
     refusal: RefusalSettings = RefusalSettings()

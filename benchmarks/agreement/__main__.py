@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.agreement import correction, hallucination, refusal
-from benchmarks.agreement.rows import Row, read, row
+from benchmarks.agreement import conversation, correction, hallucination, refusal
+from benchmarks.agreement.rows import Row, row
 from benchmarks.agreement.sets import LabelledSet, Record, Unit, measured
 from monitor.agreement import Estimate, confusion
 from monitor.config import load
@@ -30,7 +30,7 @@ from monitor.offline_judge import OfflineJudge
 from monitor.rubrics import configured
 from monitor.settings import Settings
 
-SETS: tuple[LabelledSet, ...] = (*correction.SETS, *hallucination.SETS, *refusal.SETS)
+SETS: tuple[LabelledSet, ...] = (*conversation.SETS, *correction.SETS, *hallucination.SETS, *refusal.SETS)
 Result = dict[str, Any]
 
 
@@ -42,7 +42,7 @@ def main() -> None:
     for labelled in chosen:
         if labelled.name not in found:
             print(f"{labelled.name}: {options.data / labelled.file} isn't there, left out", file=sys.stderr)
-    records = {name: labelled.prepare(read(options.data / labelled.file)) for name, labelled in found.items()}
+    records = {name: labelled.records(options.data) for name, labelled in found.items()}
     if options.write_sessions:
         _write(options.write_sessions, records)
         return
@@ -55,7 +55,7 @@ async def _measure(
     options: argparse.Namespace, sets: Mapping[str, LabelledSet], records: Mapping[str, list[Record]]
 ) -> Result:
     results: Result = {}
-    settings = load(overrides={"judge.model": options.judge})
+    settings = load(overrides={"judge.model": options.judge} | conversation.SETTINGS)
     answers = _answers(options.answers) if options.answers else None
     for name, labelled in sets.items():
         rows = [row(record, line) for line, record in enumerate(records[name])]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
 
-from benchmarks.agreement.rows import Row
+from benchmarks.agreement.rows import Row, read
 from monitor.agreement import Estimate, bootstrap
 from monitor.judgement import Judgement
 
@@ -52,7 +53,7 @@ class Figure(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class LabelledSet(msgspec.Struct, kw_only=True, frozen=True):
-    """A set, named after its file. `prepare` makes the sessions to judge of the file's records.
+    """A set. `prepare` makes the sessions to judge of the records of its file and of `more_files`.
 
     `table` is the kind of unit whose confusion is worth a look (`--confusion`).
     """
@@ -64,6 +65,12 @@ class LabelledSet(msgspec.Struct, kw_only=True, frozen=True):
     figures: tuple[Figure, ...]
     prepare: Callable[[list[Record]], list[Record]] = list
     table: str | None = None
+    more_files: tuple[str, ...] = ()
+
+    def records(self, folder: Path) -> list[Record]:
+        """Read the sessions to judge from a folder; files of `more_files` may be absent."""
+        more = [folder / name for name in self.more_files if (folder / name).exists()]
+        return self.prepare([record for path in (folder / self.file, *more) for record in read(path)])
 
 
 def measured(figures: Sequence[Figure], units: Sequence[Unit], resamples: int) -> dict[str, Estimate]:

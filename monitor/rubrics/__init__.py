@@ -7,12 +7,14 @@ from typing import Final
 
 from monitor.errors import ConfigError
 from monitor.rubrics.base import Rubric
+from monitor.rubrics.conversation import ConversationRubric
 from monitor.rubrics.correction import CorrectionRubric
 from monitor.rubrics.hallucination import HallucinationRubric
 from monitor.rubrics.refusal import RefusalRubric
 from monitor.settings import RubricSettings
 
 RUBRICS: Final[dict[str, Rubric]] = {
+    "conversation": ConversationRubric(),
     "correction": CorrectionRubric(),
     "hallucination": HallucinationRubric(),
     "refusal": RefusalRubric(),

@@ -12,8 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from monitor.errors import JudgeFatal
-from monitor.judging.lexical import correction, hallucination, refusal
+from monitor.judging.lexical import conversation, correction, hallucination, refusal
 from monitor.judging.model import Completion, JudgeRequest
+from monitor.rubrics.conversation import ConversationWindow
 from monitor.rubrics.correction import CorrectionWindow
 from monitor.rubrics.hallucination import HallucinationWindow
 from monitor.rubrics.refusal import RefusalWindow
@@ -40,6 +41,7 @@ class LexicalJudge:
 
 
 _ANSWERS: Final[dict[type, Callable[[Any], dict[str, Any]]]] = {
+    ConversationWindow: conversation.answer,
     CorrectionWindow: correction.answer,
     HallucinationWindow: hallucination.answer,
     RefusalWindow: refusal.answer,

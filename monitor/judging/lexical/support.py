@@ -120,6 +120,11 @@ def stem(word: str) -> str:
     return word[:-1] if len(word) > _LETTERS + 1 and word.endswith("s") else word
 
 
+def is_content(word: str) -> bool:
+    """Say whether a word (in lower case) says something by itself: it is no short or common one."""
+    return len(word) > _LETTERS and word not in _COMMON
+
+
 def _shared(one: Sentence, other: Sentence) -> int:
     return len(one.stems & other.stems) + len(one.numbers & other.numbers)
 

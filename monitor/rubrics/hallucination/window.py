@@ -6,16 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from monitor.rubrics.passages import LabelledPassage, labelled
 from monitor.session import Session, SessionTurn
-
-
-class LabelledPassage(msgspec.Struct, kw_only=True, frozen=True):
-    """A passage under a label that is unique in its session: `E5.2` is the second one of turn 5."""
-
-    label: str
-    turn: int
-    passage_id: str
-    text: str
 
 
 class OpenClaim(msgspec.Struct, kw_only=True, frozen=True):
@@ -67,7 +59,7 @@ def windows(session: Session, size: int, overlap: int) -> tuple[HallucinationWin
     """
     said = answers(session)
     audited = {turn.index for turn in auditable(session)}
-    labelled = _passages(session)
+    passages = labelled(session)
     cut: list[HallucinationWindow] = []
     start = 0
     while start < len(said):
@@ -75,7 +67,7 @@ def windows(session: Session, size: int, overlap: int) -> tuple[HallucinationWin
         fresh = shown if start == 0 else shown[overlap:]
         mine = tuple(turn.index for turn in fresh if turn.index in audited)
         if mine:
-            cut.append(_window(session, f"W{len(cut) + 1}", shown, mine, labelled))
+            cut.append(_window(session, f"W{len(cut) + 1}", shown, mine, passages))
         if start + size >= len(said):
             break
         start += size - overlap
@@ -87,7 +79,7 @@ def _window(
     window_id: str,
     shown: Sequence[SessionTurn],
     audited: tuple[int, ...],
-    labelled: Sequence[LabelledPassage],
+    found: Sequence[LabelledPassage],
 ) -> HallucinationWindow:
     first, last = shown[0].index, shown[-1].index
     while first > 0 and session.turns[first - 1].role != "assistant":
@@ -96,14 +88,6 @@ def _window(
         window_id=window_id,
         turns=session.turns[first : last + 1],
         audited=audited,
-        passages=tuple(passage for passage in labelled if passage.turn <= audited[-1]),
+        passages=tuple(passage for passage in found if passage.turn <= audited[-1]),
         high_risk=session.attributes.risk_level == "high",
     )
-
-
-def _passages(session: Session) -> list[LabelledPassage]:
-    return [
-        LabelledPassage(label=f"E{turn.index}.{place}", turn=turn.index, passage_id=passage.id, text=passage.text)
-        for turn in session.turns
-        for place, passage in enumerate(turn.evidence or (), 1)
-    ]

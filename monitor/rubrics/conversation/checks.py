@@ -1,0 +1,156 @@
+"""Every check of a judge's answer on a reply: that what it quotes is there, and that it holds together (J2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from monitor.rubrics.answers import contains, decode, refuse
+from monitor.rubrics.conversation.answer import ConversationAnswer, Statement
+from monitor.rubrics.conversation.bounds import applicable, bounds
+from monitor.rubrics.conversation.grade import ABSTENTION, BEST, DIMENSIONS, NOT_APPLICABLE, SOUND
+from monitor.rubrics.conversation.window import ConversationWindow
+
+
+def check(raw: str, window: ConversationWindow) -> ConversationAnswer:
+    """Check an answer against its window. Raises `InvalidVerdict`."""
+    given = decode(raw, ConversationAnswer, enums=_ENUMS)
+    if given.turn_index != window.answer:
+        refuse("turn_index", given.turn_index, f"the reply in question is in turn {window.answer}")
+    if not given.rationale.strip():
+        refuse("rationale", given.rationale, "it must be one sentence")
+    if given.task == "from_evidence":
+        for rule in _RULES:
+            rule(given, window)
+    return given
+
+
+def _question(given: ConversationAnswer, window: ConversationWindow) -> None:
+    asked = window.turn(window.question)
+    if (given.question == "none") == bool(given.question_quote):
+        rule = "it must be empty where the user asked nothing, and else quote what was asked"
+        refuse("question_quote", given.question_quote, rule)
+    if given.question_quote and (asked is None or not contains(asked.text, given.question_quote)):
+        refuse("question_quote", given.question_quote, f"turn {window.question} doesn't have these words")
+    _in_reply("asks_back_quote", given.asks_back_quote, window)
+
+
+def _statements(given: ConversationAnswer, window: ConversationWindow) -> None:
+    for place, statement in enumerate(given.statements):
+        field, wanted = f"statements[{place}]", f"S{place + 1}"
+        if statement.statement_id != wanted:
+            rule = f'statements are named in order, this one is "{wanted}"'
+            refuse(f"{field}.statement_id", statement.statement_id, rule)
+        if not contains(window.reply, statement.quote):
+            refuse(f"{field}.quote", statement.quote, f"turn {window.answer} doesn't have these words")
+        _parts(field, statement)
+        _source(field, statement, window)
+
+
+def _parts(field: str, statement: Statement) -> None:
+    for part in statement.unsupported_parts:
+        if not contains(statement.quote, part):
+            refuse(f"{field}.unsupported_parts", part, "the statement's quote doesn't have these words")
+    if (statement.support == "supported") == bool(statement.unsupported_parts):
+        rule = f'a "{statement.support}" statement has {"none" if statement.unsupported_parts else "at least one"}'
+        refuse(f"{field}.unsupported_parts", statement.unsupported_parts, rule)
+
+
+def _source(field: str, statement: Statement, window: ConversationWindow) -> None:
+    if statement.support == "unsupported":
+        if statement.passage_id or statement.source_quote:
+            name = "passage_id" if statement.passage_id else "source_quote"
+            refuse(f"{field}.{name}", getattr(statement, name), "no passage supports an unsupported statement")
+        return
+    passage = window.passage(statement.passage_id)
+    if passage is None:
+        labels = [shown.label for shown in window.passages]
+        refuse(f"{field}.passage_id", statement.passage_id, f"it must be one of the passages {labels}")
+    if not contains(passage.text, statement.source_quote):
+        refuse(f"{field}.source_quote", statement.source_quote, f"{passage.label} doesn't have these words")
+    if statement.support == "contradicted" and passage.turn != window.answer:
+        rule = "only the evidence of the reply itself contradicts it"
+        refuse(f"{field}.passage_id", statement.passage_id, rule)
+
+
+def _citations(given: ConversationAnswer, window: ConversationWindow) -> None:
+    wanted = [citation.citation_id for citation in window.citations]
+    said = [cited.citation_id for cited in given.citations]
+    if said != wanted:
+        refuse("citations", said, f"it must hold each of the citations {wanted} exactly once and in this order")
+    supports = {statement.statement_id: statement.support for statement in given.statements}
+    for place, (cited, found) in enumerate(zip(given.citations, window.citations, strict=True)):
+        field = f"citations[{place}]"
+        if cited.statement_id and cited.statement_id not in supports:
+            rule = f"it must be empty or one of the statements {list(supports)}"
+            refuse(f"{field}.statement_id", cited.statement_id, rule)
+        if (cited.verdict == "fabricated") != (not found.passage_id):
+            leads = f"leads to {found.passage_id}" if found.passage_id else "leads to no passage"
+            refuse(f"{field}.verdict", cited.verdict, f"{found.text} {leads}")
+        if cited.verdict == "right" and supports.get(cited.statement_id, "supported") not in _CARRIED:
+            rule = "only a citation of a supported or partly supported statement is right"
+            refuse(f"{field}.verdict", cited.verdict, rule)
+    _in_reply("invented_source_quote", given.invented_source_quote, window)
+
+
+def _settled(given: ConversationAnswer, window: ConversationWindow) -> None:
+    turn, index = window.turn(given.settled_turn_index), given.settled_turn_index
+    if index == NOT_APPLICABLE:
+        if given.settled_quote:
+            refuse("settled_quote", given.settled_quote, "without a settled turn it must be empty")
+        return
+    if turn is None or turn.role not in {"user", "assistant"} or index >= window.answer:
+        refuse("settled_turn_index", index, "it must be -1 or a shown turn before the reply")
+    if not contains(turn.text, given.settled_quote):
+        refuse("settled_quote", given.settled_quote, f"turn {index} doesn't have these words")
+
+
+def _stance(given: ConversationAnswer, window: ConversationWindow) -> None:
+    if not given.stance_quote:
+        refuse("stance_quote", given.stance_quote, "it must quote the words of the reply that show its stance")
+    _in_reply("stance_quote", given.stance_quote, window)
+    if given.stance == "abstains" and given.statements:
+        refuse("stance", given.stance, 'a reply that states facts as well "hedges"')
+    if given.stance == "asks" and not given.asks_back_quote:
+        refuse("asks_back_quote", given.asks_back_quote, 'a reply that "asks" has a question to quote')
+    if not window.own and given.evidence != "insufficient":
+        refuse("evidence", given.evidence, 'without any passage it is "insufficient"')
+
+
+def _dimensions(given: ConversationAnswer, window: ConversationWindow) -> None:
+    names = tuple(graded.dimension for graded in given.dimensions)
+    if names != DIMENSIONS:
+        refuse("dimensions", list(names), f"it must hold {list(DIMENSIONS)}, each exactly once and in this order")
+    for place, graded in enumerate(given.dimensions):
+        field = f"dimensions[{place}]"
+        if not graded.rationale.strip():
+            refuse(f"{field}.rationale", graded.rationale, f"{graded.dimension} needs a reason")
+        _in_reply(f"{field}.quote", graded.quote, window)
+        if graded.score != NOT_APPLICABLE and not 1 <= graded.score <= BEST:
+            refuse(f"{field}.score", graded.score, "it must be 1 to 5, or -1 where the dimension doesn't apply")
+        if graded.dimension == ABSTENTION:
+            if graded.score != NOT_APPLICABLE:
+                refuse(
+                    f"{field}.score", graded.score, f"{ABSTENTION} has none, it follows from evidence and stance"
+                )
+        elif NOT_APPLICABLE < graded.score < SOUND and not graded.quote:
+            refuse(f"{field}.quote", graded.quote, f"{graded.dimension} below 4 needs words of the reply")
+
+
+def _in_reply(field: str, quote: str, window: ConversationWindow) -> None:
+    if quote and not contains(window.reply, quote):
+        refuse(field, quote, f"turn {window.answer} doesn't have these words")
+
+
+_CARRIED: Final = frozenset({"supported", "partly"})
+_ENUMS: Final = ("task", "question", "support", "verdict", "evidence", "stance", "dimension")
+_RULES: Final[tuple[Callable[[ConversationAnswer, ConversationWindow], None], ...]] = (
+    _question,
+    _statements,
+    _citations,
+    _settled,
+    _stance,
+    _dimensions,
+    applicable,
+    bounds,
+)
