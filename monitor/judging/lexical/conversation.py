@@ -2,8 +2,8 @@
 
 A statement is a sentence that asks nothing, abstains from nothing and is no courtesy. Its unsupported parts are
 the runs of words that no passage has (`runs`); it is unsupported when little is left, contradicted when the
-closest sentence of a passage says the same with another number, or denies it. Paraphrase is beyond rules of wording,
-so partly supported is the usual finding, and the share of words that is supported tells answers apart.
+closest sentence of a passage says the same with another number, or denies it. Paraphrase is beyond rules of
+wording, so partly supported is the usual finding, and the share of words that is supported tells answers apart.
 """
 
 from __future__ import annotations
