@@ -19,6 +19,7 @@ from monitor.rubrics.conversation.grade import DIMENSIONS
 from monitor.settings import ConversationSettings, RubricSettings
 from tests.unit.rubrics.build import chat
 from tests.unit.rubrics.conversation_build import (
+    BOAT,
     BOATS,
     PIER,
     RUBRIC,
@@ -35,9 +36,6 @@ from tests.unit.rubrics.conversation_build import (
     unsupported,
     window_of,
 )
-
-BOAT = "The last boat leaves at 21:40"
-
 
 # -- what is judged ------------------------------------------------------------------------------------------
 
@@ -124,8 +122,9 @@ def test_citation_forms_are_configurable(text: str, form: str) -> None:
     every = configured(RubricSettings())["conversation"].windows(session)[0]
     assert [found.text for found in every.citations] == [text]  # type: ignore[attr-defined]
     assert every.citations[0].passage_id == "E1.1"  # type: ignore[attr-defined]
-    others = tuple(name for name in ("number", "id", "url") if name != form)
-    own = configured(RubricSettings(conversation=ConversationSettings(citation_forms=others)))["conversation"]
+    others = [name for name in ("number", "id", "url") if name != form]
+    settings = ConversationSettings.model_validate({"citation_forms": others})
+    own = configured(RubricSettings(conversation=settings))["conversation"]
     assert own.windows(session)[0].citations == ()  # type: ignore[attr-defined]
 
 

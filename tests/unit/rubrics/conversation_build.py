@@ -22,6 +22,7 @@ PIER: tuple[Said, ...] = (
     ("u", "When does the last boat leave?"),
     ("a", "The last boat leaves at 21:40 [1]. The pier ticket costs 6 euros."),
 )
+BOAT = "The last boat leaves at 21:40"
 TICKET = Passage(id="fares-1", text="Pier ticket: 6 euros, children travel free.")
 BOATS = Passage(id="boats-7", text="The last boat leaves at 21:40 from April to October.")
 EVIDENCE = {1: (TICKET,), 3: (BOATS,)}
@@ -46,9 +47,9 @@ def statement(number: int = 1, **changes: Any) -> dict[str, Any]:
     """Give a statement: that of turn 3 about the boat, unless changed."""
     return {
         "statement_id": f"S{number}",
-        "quote": "The last boat leaves at 21:40",
+        "quote": BOAT,
         "passage_id": "E3.1",
-        "source_quote": "The last boat leaves at 21:40",
+        "source_quote": BOAT,
         "unsupported_parts": [],
         "support": "supported",
     } | changes
@@ -71,7 +72,7 @@ SCORES = {
 }
 
 
-def graded(quote: str = "The last boat leaves at 21:40", **scores: int) -> list[dict[str, Any]]:
+def graded(quote: str = BOAT, **scores: int) -> list[dict[str, Any]]:
     """Give the five dimensions, each with a reason and the same quote."""
     values = SCORES | scores
     return [
@@ -94,9 +95,9 @@ def told(**changes: Any) -> dict[str, Any]:
         "settled_turn_index": -1,
         "settled_quote": "",
         "evidence": "sufficient",
-        "stance_quote": "The last boat leaves at 21:40",
+        "stance_quote": BOAT,
         "stance": "answers",
-        "dimensions": graded(**scores),
+        "dimensions": graded(BOAT, **scores),
         "rationale": "Both statements are carried.",
     } | changes
 

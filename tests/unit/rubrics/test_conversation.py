@@ -23,6 +23,7 @@ from monitor.rubrics.passages import LabelledPassage
 from monitor.session import Session
 from tests.unit.rubrics.build import chat, sessions
 from tests.unit.rubrics.conversation_build import (
+    BOAT,
     RUBRIC,
     STALE,
     about,
@@ -36,8 +37,6 @@ from tests.unit.rubrics.conversation_build import (
     unsupported,
     window_of,
 )
-
-BOAT = "The last boat leaves at 21:40"
 
 
 def refused(answer: dict[str, Any], **more: Any) -> str:
@@ -246,10 +245,9 @@ def test_the_supported_share_lies_between_0_and_1(statements: list[tuple[str, li
 
 @given(st.lists(st.sampled_from([-1, 1, 2, 3, 4, 5]), min_size=4, max_size=4), st.sampled_from(["pass", "fail"]))
 def test_overall_score_is_1_only_if_everything_is_perfect(scores: list[int], abstention: str) -> None:
-    found = {
-        name: {"score": None if score < 0 else score, "result": grade.result(score, 4)}
-        for name, score in zip(grade.DIMENSIONS[:4], scores, strict=True)
-    } | {grade.ABSTENTION: {"score": None, "result": abstention}}
+    found: dict[str, dict[str, Any]] = {grade.ABSTENTION: {"score": None, "result": abstention}}
+    for name, score in zip(grade.DIMENSIONS[:4], scores, strict=True):
+        found[name] = {"score": None if score < 0 else score, "result": grade.result(score, 4)}
     overall = grade.overall_score(found)
     assert overall is not None
     assert 0 <= overall <= 1
