@@ -25,8 +25,11 @@ from monitor.judging.breaker import Breaker
 from monitor.judging.drive import Driver, JobRun
 from monitor.judging.family import families
 from monitor.judging.flow import judgement
+from monitor.judging.gate import Gate
+from monitor.judging.limits import Limiter
 from monitor.judging.model import JudgeModel
-from monitor.judging.open import retry_policy
+from monitor.judging.open import limit_policy, retry_policy
+from monitor.judging.prices import FREE, Price
 from monitor.judging.prompt import Prompt, Prompts
 from monitor.rubrics import RUBRICS
 from monitor.rubrics.base import Rubric
@@ -47,9 +50,10 @@ class InvalidJob(BackslideError):
 class JobJudge:
     """Judges jobs with one model. Raises `ConfigError` when a rubric's prompt can't be loaded.
 
-    `on_call` hears of every call, `on_same_family` of every job whose assistant is of the judge's own family of
-    models. `outage` says how long to wait after `JudgeFatal`, `breaker` how long otherwise.
-    `prompt` loads the prompt of a rubric with an assistant's constraints. `clock` is monotonic, in seconds.
+    `on_call` hears of every call, which is charged at `price`, `on_same_family` of every job whose assistant is of
+    the judge's own family of models; all calls pass `gate`. `outage` says how long to wait after `JudgeFatal`,
+    `breaker` how long otherwise. `prompt` loads the prompt of a rubric with an assistant's constraints. `clock` is
+    monotonic, in seconds.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class JobJudge:
         on_same_family: Callable[[], None] | None = None,
         rubrics: Mapping[str, Rubric] = RUBRICS,
         prompt: Load | None = None,
+        price: Price = FREE,
         breaker: Breaker | None = None,
         outage: Outage | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -75,7 +80,16 @@ class JobJudge:
         self._prompts = Prompts(settings.constraints, prompt)
         self._outage = outage or Outage()
         self._clock = clock
-        self._driver = Driver(model, retry_policy(settings), breaker=breaker, on_call=self._heard, clock=clock)
+        self.gate = Gate(Limiter(limit_policy(settings)), clock=clock)
+        self._driver = Driver(
+            model,
+            retry_policy(settings),
+            breaker=breaker,
+            gate=self.gate,
+            price=price,
+            on_call=self._heard,
+            clock=clock,
+        )
         self._log = structlog.get_logger().bind(process="judge")
         self._waiting = 0
         self._stopping = False
@@ -193,6 +207,7 @@ class JobJudge:
             [] if run is None else run.outcomes,
             started_at=now if run is None or run.started_at is None else run.started_at,
             finished_at=now,
+            prices=self._driver.price.version,
         )
 
 

@@ -29,11 +29,14 @@ from monitor.config import Settings
 from monitor.decision import Job, decode_job
 from monitor.judgement import Judgement, Unscored
 from monitor.judging.accounting import METERS as CALL_METERS
-from monitor.judging.accounting import count_call, count_repairs, declare_calls
+from monitor.judging.accounting import CallMeter, count_repairs, show_gate
+from monitor.judging.model import JudgeModel
 from monitor.judging.open import open_judge
+from monitor.judging.prices import Price, price_of
 from monitor.judging.repeat import repeat_of
 from monitor.metrics import Meters
 from monitor.rubrics import configured
+from monitor.sampling.policy_file import PolicyFile
 
 METERS: Final = (
     "lag_seconds",
@@ -60,17 +63,20 @@ async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health:
     model = open_judge(settings.judge)  # first: a wrong name or key is to be seen without a broker
     check = JudgeCheck(model, settings.judge, meters)
     try:
+        price = price_of(model.name, settings.judge.prices)
         asked = await check.first()
+        rubrics = configured(settings.rubrics)
+        policy = PolicyFile(settings.sampling.policy, rubrics=rubrics).policy
         await topics.require(
             settings, {names.jobs_urgent, names.jobs_routine, names.judgements, names.dead_letters}
         )
-        if model.provider != "lexical":
-            structlog.get_logger().warning("sends_text_unredacted", process=STAGE, judge=model.name)
+        _announce(model, price)
         judge = JobJudge(
             settings.judge,
             model,
-            rubrics=configured(settings.rubrics),
-            on_call=partial(count_call, meters),
+            price=price,
+            rubrics=rubrics,
+            on_call=CallMeter(meters, model, rubrics=rubrics, strata=[item.name for item in policy.strata]),
             on_same_family=meters.counter("judge_same_family", provider=model.provider, model=model.model).inc,
         )
         watching = asyncio.create_task(check.watch(asked), name="judge-check")
@@ -80,6 +86,14 @@ async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health:
             watching.cancel()
     finally:
         await model.aclose()
+
+
+def _announce(model: JudgeModel, price: Price) -> None:
+    log = structlog.get_logger().bind(process=STAGE, judge=model.name)
+    if model.provider != "lexical":
+        log.warning("sends_text_unredacted")
+    if not price.free:
+        log.info("judge_price", prices=price.version, usd_per_million_tokens=price.rates.per_million())
 
 
 class Worker(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is untyped
@@ -272,6 +286,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is unt
             if self._rebalancing:
                 self._health.beat()  # `getmany` waits for the new assignment, and liveness isn't the broker's
             self._measure_lag()
+            show_gate(self._meters, self._judge.gate, time.monotonic())
             self._report(self._judge.down)
             await asyncio.sleep(_WATCH_S)
 
@@ -298,7 +313,6 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is unt
 
     def _declare(self) -> None:
         """Make the zero series."""
-        declare_calls(self._meters, self._judge.model)
         self._meters.counter("dead_letters", stage=STAGE)
         for rubric in self._judge.rubrics:
             self._meters.counter("judge_repairs", rubric=rubric)

@@ -19,6 +19,7 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 
 from consumers import dead_letters, topics
 from consumers.daemon_thread import in_thread
+from consumers.expected_cost import expected_cost
 from consumers.health import Health
 from consumers.kafka import consumer, producer
 from consumers.lag import Lag
@@ -263,9 +264,7 @@ async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health:
     """
     names = settings.topics
     check_url(settings.store.url)
-    opening = partial(
-        Store.open, settings.store.url, rubrics=rubric_counts(RUBRICS), judge=judge_name(settings.judge)
-    )
+    opening = partial(_open, settings, judge_name(settings.judge))
     await topics.require(settings, {names.decisions, names.judgements, names.dead_letters})
     reader = consumer(settings, STAGE, auto_offset_reset="earliest")
     writer = producer(settings)
@@ -279,6 +278,13 @@ async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health:
         health.ready(False, "stopping")
         await _close(reader)
         await _close(writer)
+
+
+def _open(settings: Settings, judge: str) -> Store:
+    """Open the store, and say what judging will cost with it."""
+    store = Store.open(settings.store.url, rubrics=rubric_counts(RUBRICS), judge=judge)
+    expected_cost(settings, judge, store)
+    return store
 
 
 def rubric_counts(rubrics: Mapping[str, Rubric]) -> dict[str, RubricCounts]:

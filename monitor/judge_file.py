@@ -23,6 +23,7 @@ from monitor.judgement_file import JudgementFile
 from monitor.judging.deferred import DeferredRuns
 from monitor.judging.model import JudgeModel
 from monitor.judging.open import open_judge
+from monitor.judging.prices import FREE, Price, price_of
 from monitor.offline_judge import Calls, OfflineJudge
 from monitor.recorded import SessionFile, Spool, file_job
 from monitor.rubrics import configured, named
@@ -51,6 +52,7 @@ class FileJudge:
         rubric: str,
         out: JudgementFile,
         *,
+        price: Price = FREE,
         on_progress: OnProgress | None = None,
         on_explained: OnExplained | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -58,7 +60,7 @@ class FileJudge:
         self.counts = JudgeCounts(settings.sampling.assistants)
         self.known = 0
         self._rubrics = configured(settings.rubrics)
-        self.judge = OfflineJudge(model, self._rubrics, settings.judge, sleep=sleep)
+        self.judge = OfflineJudge(model, self._rubrics, settings.judge, price=price, sleep=sleep)
         self._runs = DeferredRuns(self._rubrics, self.judge.prompts, settings.judge.max_tokens)
         self._rubric = rubric
         self._settings = settings.judge
@@ -156,11 +158,12 @@ async def judge_file(
     model = open_judge(settings.judge)
     canceled = False
     try:
+        price = price_of(model.name, settings.judge.prices)
         with Spool() as spool:
             spool.fill(source)
             with JudgementFile.resume(out, again=True) if resume else JudgementFile.create(out) as file:
                 judging = FileJudge(
-                    model, settings, rubric, file, on_progress=on_progress, on_explained=on_explained
+                    model, settings, rubric, file, price=price, on_progress=on_progress, on_explained=on_explained
                 )
                 try:
                     await judging.run(spool, spool.sessions)

@@ -42,7 +42,7 @@ class Usage(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Attempt(msgspec.Struct, kw_only=True, frozen=True):
-    """One answer of the judge, or one failure to answer. `raw` is at most 16 kB (J5)."""
+    """One answer of the judge, or one failure to answer. `raw` is at most 16 kB (J5); `cost_nusd` is in 1e-9 $."""
 
     window: str
     number: int
@@ -53,6 +53,7 @@ class Attempt(msgspec.Struct, kw_only=True, frozen=True):
     request_id: str | None = None
     duration_ms: int = 0
     usage: Usage = Usage()
+    cost_nusd: int = 0
 
 
 class Verdict(msgspec.Struct, kw_only=True, frozen=True, tag_field="kind", tag="verdict"):
@@ -112,7 +113,8 @@ class Outcomes(msgspec.Struct, kw_only=True, frozen=True):
 class Judgement(msgspec.Struct, kw_only=True, frozen=True):
     """The answer to one job. `judge` names the instrument, e.g. `lexical` or `anthropic:claude-haiku-5-5`.
 
-    Times are Unix milliseconds. `prompt_hash` covers everything that the prompt is rendered from but the window.
+    `cost_nusd` is what all its attempts cost by the prices of version `prices`, in 1e-9 $. Times are Unix
+    milliseconds. `prompt_hash` covers everything that the prompt is rendered from but the window.
     """
 
     job_id: str
@@ -134,6 +136,8 @@ class Judgement(msgspec.Struct, kw_only=True, frozen=True):
     started_at: int
     finished_at: int
     run: str = "live"
+    cost_nusd: int = 0
+    prices: str = ""
 
 
 _JUDGEMENT = msgspec.json.Decoder(Judgement)

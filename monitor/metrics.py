@@ -147,6 +147,7 @@ PIPELINE: Final[tuple[Metric, ...]] = (
     ),
     _counter("judge_requests", "Calls to the judge, by what came of them.", "provider", "model", "error_type"),
     _counter("judge_tokens", "Tokens used by the judge.", "provider", "model", "token_type"),
+    _counter("judge_cost_usd", "Dollars that calls to the judge cost.", "rubric", "stratum", "judge"),
     _counter(
         "judge_usage_estimated", "Calls whose tokens are estimates, because none were told.", "provider", "model"
     ),
@@ -157,6 +158,16 @@ PIPELINE: Final[tuple[Metric, ...]] = (
         "provider",
         "model",
     ),
+    _gauge(
+        "judge_cache_hit_ratio",
+        "Share of the tokens sent that the provider read from its cache, since the start.",
+        "provider",
+        "model",
+    ),
+    _gauge("judge_concurrency_limit", "Calls that may be under way at a time, as the provider allows."),
+    _gauge("judge_calls_in_flight", "Calls under way now."),
+    _gauge("judge_calls_waiting", "Calls that wait for the limits."),
+    _gauge("judge_quota_left", "What is left of a configured quota a minute.", "quota"),
     _counter("judge_repairs", "Answers that had to be asked for again.", "rubric"),
     _counter("recorded", "Records taken into the store, by kind.", "kind"),
     _counter("dead_letters", "Records put aside as dead letters.", "stage"),

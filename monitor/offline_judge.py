@@ -20,8 +20,11 @@ from monitor.judgement import Judgement
 from monitor.judging.accounting import ANSWERED, TOKEN_TYPES, Call
 from monitor.judging.breaker import Breaker
 from monitor.judging.drive import Driver, JobRun, Postponed
+from monitor.judging.gate import Gate
+from monitor.judging.limits import Limiter
 from monitor.judging.model import JudgeModel
-from monitor.judging.open import retry_policy
+from monitor.judging.open import limit_policy, retry_policy
+from monitor.judging.prices import FREE, Price
 from monitor.judging.prompt import Prompts
 from monitor.rubrics.base import Rubric
 from monitor.session import session_view
@@ -31,21 +34,23 @@ PATIENCE_S: Final = 1_800.0
 
 
 class Calls(msgspec.Struct, kw_only=True):
-    """What the judge was asked: answered calls under `none`, failed ones by error type; tokens by type."""
+    """What the judge was asked: answered calls under `none`, failed ones by error type; tokens by type; 1e-9 $."""
 
     by_error_type: Counter[str] = msgspec.field(default_factory=Counter)
     tokens: Counter[str] = msgspec.field(default_factory=Counter)
+    cost_nusd: int = 0
 
     def add(self, call: Call) -> None:
         """Count a call."""
         self.by_error_type[call.error_type or ANSWERED] += 1
+        self.cost_nusd += call.cost_nusd
         for name in TOKEN_TYPES:
             if tokens := getattr(call.usage, f"{name}_tokens"):
                 self.tokens[name] += tokens
 
 
 class OfflineJudge:
-    """Answers jobs with one model. Safe to be asked by several tasks at a time."""
+    """Answers jobs with one model, charged at `price`. Safe to be asked by several tasks at a time."""
 
     def __init__(
         self,
@@ -53,6 +58,7 @@ class OfflineJudge:
         rubrics: Mapping[str, Rubric],
         settings: JudgeSettings,
         *,
+        price: Price = FREE,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         patience_s: float = PATIENCE_S,
     ) -> None:
@@ -62,6 +68,8 @@ class OfflineJudge:
         self._settings = settings
         self._policy = retry_policy(settings)
         self._breaker = Breaker()
+        self._gate = Gate(Limiter(limit_policy(settings)))
+        self._price = price
         self.prompts = Prompts(settings.constraints)
         self._sleep = sleep
         self._patience_s = patience_s
@@ -79,6 +87,8 @@ class OfflineJudge:
             self.model,
             self._policy,
             breaker=self._breaker,
+            gate=self._gate,
+            price=self._price,
             on_call=self.calls.add,
             wall=lambda: closed_at / 1000,
             sleep=self._sleep,

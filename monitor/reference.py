@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -82,6 +82,8 @@ def _section(prefix: str, section: type[BaseModel]) -> Iterator[str]:
 
 def _type(field: FieldInfo) -> str:
     annotation: Any = field.annotation
+    if get_origin(annotation) is dict:
+        return "mapping"
     text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
     for noise in (
         "typing.",
@@ -95,7 +97,7 @@ def _type(field: FieldInfo) -> str:
         " | None",
     ):
         text = text.replace(noise, "")
-    return text.replace("|", "\\|").replace("dictstr, liststr", "mapping").replace("dictstr, str", "mapping")
+    return text.replace("|", "\\|")
 
 
 def _default(field: FieldInfo) -> str:

@@ -27,6 +27,7 @@ from monitor.ingest import EventFile, by_time, load_mapping
 from monitor.judgement import Judgement, Skipped, Verdict
 from monitor.judging.model import JudgeModel
 from monitor.judging.open import open_judge
+from monitor.judging.prices import FREE, Price, price_of
 from monitor.offline_judge import OfflineJudge
 from monitor.recorded import Recording
 from monitor.replay_summary import Census, Rate, ReplaySummary, StratumSummary, rates
@@ -58,9 +59,9 @@ class _Entry(msgspec.Struct, kw_only=True, eq=False):
 class Replay:
     """One replay into one store; run it once.
 
-    `salt` decides the coin. With `census` every finished session in a rubric's frame is judged as well, without
-    being stored, which shows what the sampled rates should have been. `observe` sees every record that goes to the
-    store, in order.
+    `salt` decides the coin, `price` what calls cost. With `census` every finished session in a rubric's frame is
+    judged as well, without being stored, which shows what the sampled rates should have been. `observe` sees every
+    record that goes to the store, in order.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Replay:
         store: Store,
         model: JudgeModel,
         *,
+        price: Price = FREE,
         salt: bytes = b"",
         census: bool = False,
         observe: Observe | None = None,
@@ -80,7 +82,7 @@ class Replay:
         self._salt = salt
         self._observe = observe
         self._recording = Recording(settings)
-        self._judge = OfflineJudge(model, configured(settings.rubrics), settings.judge)
+        self._judge = OfflineJudge(model, configured(settings.rubrics), settings.judge, price=price)
         self._waiting: deque[_Entry] = deque()
         self._running: set[asyncio.Task[Judgement]] = set()
         self._batch: list[Record] = []
@@ -213,6 +215,7 @@ class Replay:
             rates=found,
             calls=dict(self._judge.calls.by_error_type),
             tokens=dict(self._judge.calls.tokens),
+            cost_nusd=self._judge.calls.cost_nusd,
             already_stored=self._stored.duplicates,
             overlaps=self._stored.overlaps,
             rejected=len(self._stored.rejected),
@@ -229,12 +232,13 @@ async def replay_events(
     store: Store,
     model: JudgeModel,
     *,
+    price: Price = FREE,
     salt: bytes = b"",
     census: bool = False,
     observe: Observe | None = None,
 ) -> ReplaySummary:
     """Replay events (JSON, in the order of their delivery) into a store; see `Replay`."""
-    replay = Replay(settings, policy, store, model, salt=salt, census=census, observe=observe)
+    replay = Replay(settings, policy, store, model, price=price, salt=salt, census=census, observe=observe)
     return await replay.run(events)
 
 
@@ -265,6 +269,7 @@ async def run_replay(
     secret = settings.sampling.salt
     model = open_judge(settings.judge)
     try:
+        price = price_of(model.name, settings.judge.prices)
         with _store(store_url, model.name) as store:
             summary = await replay_events(
                 by_time(source),
@@ -272,6 +277,7 @@ async def run_replay(
                 policy,
                 store,
                 model,
+                price=price,
                 salt=secret.get_secret_value().encode() if secret else b"",
                 census=census,
                 observe=observe,

@@ -11,6 +11,7 @@ import msgspec
 from monitor.decision import Labels
 from monitor.estimate import NO_DATA, Interval, raw_rate
 from monitor.judgement import Judgement, Tally, Unscored
+from monitor.judging.prices import dollars
 from monitor.store import Sums, TotalKey, Totals
 from monitor.summary import choices, summaries
 
@@ -65,9 +66,10 @@ class ReplaySummary(msgspec.Struct, kw_only=True, frozen=True):
     """What one replay did. `rates` are computed from what it added to the store: nothing, if that knew it all.
 
     `invalid` counts lines by reason, `orphans` events without a session by type, `closed` finished sessions by
-    reason, `calls` calls of the judge by error type (`none`: answered), `tokens` by type. `late` events went into
-    the store as addenda. `already_stored` records were there before; `overlaps` and `rejected` weren't counted by
-    the store, and `rejections` says why. `census_unscored` sessions are missing from the census.
+    reason, `calls` calls of the judge by error type (`none`: answered), `tokens` by type, `cost_nusd` in 1e-9 $.
+    `late` events went into the store as addenda. `already_stored` records were there before; `overlaps` and
+    `rejected` weren't counted by the store, and `rejections` says why. `census_unscored` sessions are missing from
+    the census.
     """
 
     policy: str
@@ -84,6 +86,7 @@ class ReplaySummary(msgspec.Struct, kw_only=True, frozen=True):
     rates: list[Rate]
     calls: dict[str, int]
     tokens: dict[str, int]
+    cost_nusd: int
     already_stored: int
     overlaps: int
     rejected: int
@@ -189,7 +192,9 @@ def _lines(summary: ReplaySummary) -> Iterator[str]:
     calls = sum(summary.calls.values())
     if summary.census_unscored:
         yield f"{summary.census_unscored} sessions are missing from the census: the judge failed on them"
-    yield f"{calls} calls of the judge{listed({k: n for k, n in summary.calls.items() if k != 'none'})}"
+    failed = listed({name: count for name, count in summary.calls.items() if name != "none"})
+    cost = f", {dollars(summary.cost_nusd)}" if summary.cost_nusd else ""
+    yield f"{calls} calls of the judge{failed}{cost}"
     yield ""
     yield from table(_STRATA, [_stratum_cells(stratum) for stratum in summary.strata])
     # The census knows of assistants of which no session was picked, and with them of all the others.

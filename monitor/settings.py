@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -152,13 +153,54 @@ class SamplingSettings(Section):
     window: int = Field(default=64, ge=1, le=4_096, description="Sessions in flight.")
 
 
+Dollars: TypeAlias = Annotated[Decimal, Field(ge=0, le=100_000, decimal_places=6)]
+
+
+class TokenPrices(Section):
+    """Dollars a million tokens."""
+
+    input: Dollars
+    output: Dollars
+    cache_read: Dollars | None = None
+    cache_write_5m: Dollars | None = None
+    cache_write_1h: Dollars | None = None
+
+
+class TierSettings(TokenPrices):
+    """The price of calls with more than so many tokens of prompt."""
+
+    tokens: int = Field(ge=1)
+
+
+class PriceSettings(TokenPrices):
+    """The price of a model."""
+
+    above: TierSettings | None = None
+    batch: Decimal = Field(default=Decimal(1), gt=0, le=1, decimal_places=2)
+
+
 class JudgeSettings(Section):
     """Who judges, how many at a time, and for how long."""
 
     model: str = Field(
         default="lexical", description="`lexical`, `anthropic:<model>` or `openai_compatible:<model>`."
     )
-    concurrency: int = Field(default=32, ge=1, le=1_024, description="Jobs in flight.")
+    concurrency: int = Field(
+        default=32, ge=1, le=1_024, description="Jobs in flight, and so the most calls at a time."
+    )
+    start_concurrency: int = Field(
+        default=16, ge=1, le=1_024, description="Calls at a time at the start; it grows while the provider allows."
+    )
+    requests_per_minute: float | None = Field(default=None, gt=0, description="Quota of calls.")
+    input_tokens_per_minute: float | None = Field(
+        default=None, gt=0, description="Quota of tokens sent, those read from the cache aside."
+    )
+    output_tokens_per_minute: float | None = Field(default=None, gt=0, description="Quota of tokens received.")
+    prices: dict[str, PriceSettings | Literal["free"]] = Field(
+        default_factory=dict,
+        description="By judge, before the shipped table: `free`, or dollars a million tokens as {input, output, "
+        "cache_read, cache_write_5m, cache_write_1h, batch, above: {tokens, input, ...}}.",
+    )
     deadline_s: float = Field(default=120.0, gt=0, description="For all calls of a job, started at its first.")
     attempt_timeout_s: float = Field(default=60.0, gt=0, description="For one call.")
     drain_s: float = Field(default=60.0, ge=0, description="Time to finish what is under way at SIGTERM.")

@@ -119,6 +119,4 @@ def _message(raw: bytes) -> Reply:
 
 def _failed(error: JudgeError) -> Failure:
     """Note an error; what the provider rejects for the request's own sake isn't asked again."""
-    return failed_attempt(
-        error, final="error" if error.error_type in _ITSELF_WRONG else None, request_id=error.request_id
-    )
+    return failed_attempt(error, final="error" if error.error_type in _ITSELF_WRONG else None)

@@ -42,7 +42,9 @@ from monitor.judging.flow import (
     results,
     windows_of,
 )
+from monitor.judging.gate import Gate, Pass
 from monitor.judging.model import Completion, JudgeModel, JudgeRequest
+from monitor.judging.prices import FREE, Price
 from monitor.judging.prompt import Prompt
 from monitor.judging.retry import RetryPolicy, backoff
 from monitor.rubrics.base import Rubric, Window
@@ -82,7 +84,7 @@ class JobRun:
         self.failures = 0  # failed calls of the whole run
         self.streak = 0  # failed calls since the last answer
         self.error_type: str | None = None
-        self.spent_s = 0.0  # of the deadline; time while put off doesn't count
+        self.spent_s = 0.0  # of the deadline, on calls and the waits between them; being put off doesn't count
         self.started_at: int | None = None  # Unix milliseconds of the first call
         self._max_tokens = max_tokens
         self._windows: deque[Window] = deque(windows_of(rubric, session))
@@ -119,10 +121,10 @@ class JobRun:
 
 
 class Driver:
-    """Drives runs over one model; shared by all jobs of a process, since the breaker is.
+    """Drives runs over one model; shared by all jobs of a process, since breaker and gate are.
 
     `clock` is monotonic and `wall` Unix time, both in seconds; `chance` gives a number in [0, 1) for the jitter.
-    `on_call` hears of every call before its answer is parsed.
+    Every call is charged at `price`, and `on_call` hears of it, before its answer is parsed.
     """
 
     def __init__(
@@ -131,6 +133,8 @@ class Driver:
         policy: RetryPolicy | None = None,
         *,
         breaker: Breaker | None = None,
+        gate: Gate | None = None,
+        price: Price = FREE,
         on_call: OnCall | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -139,6 +143,8 @@ class Driver:
     ) -> None:
         self.model = model
         self.breaker = breaker or Breaker()
+        self.gate = gate or Gate(clock=clock)
+        self.price = price
         self._policy = policy or RetryPolicy()
         self._on_call = on_call
         self._clock = clock
@@ -158,43 +164,55 @@ class Driver:
         `Unscored(unavailable)`. A request that the provider rejects for its own sake is `Unscored(error)`.
         Raises `JudgeFatal`; see the module's text.
         """
-        began: float | None = None
-        try:
-            while run.request is not None:
-                now = self._clock()
-                deadline = (now if began is None else began) - run.spent_s + self._policy.deadline_s
-                if now >= deadline:
-                    self._note(run, JudgeUnavailable("timeout", "no time left for another call"), 0, "timeout")
-                    continue
-                ticket = self.breaker.admit(now, run.job.job_id)
-                if isinstance(ticket, Refused):
-                    return Postponed(reason="down", retry_in=ticket.retry_in, error_type=run.error_type)
-                began = now if began is None else began
-                postponed = await self._step(run, run.request, ticket, deadline)
-                if postponed is not None:
-                    return postponed
-        finally:
-            if began is not None:
-                run.spent_s += self._clock() - began
+        while run.request is not None:
+            if run.spent_s >= self._policy.deadline_s:
+                late = JudgeUnavailable("timeout", "no time left for another call")
+                self._note(run, late, None, "timeout")
+                continue
+            leave = await self._leave(run, run.request)
+            if isinstance(leave, Refused):
+                return Postponed(reason="down", retry_in=leave.retry_in, error_type=run.error_type)
+            postponed = await self._step(run, run.request, *leave)
+            if postponed is not None:
+                return postponed
         return self._judgement(run)
 
-    async def _step(self, run: JobRun, request: JudgeRequest, ticket: Ticket, deadline: float) -> Postponed | None:
-        reply = await self._call(run, request, ticket, deadline)
-        if isinstance(reply, Completion):
-            self.breaker.succeeded(ticket)
-            run.streak = 0
-            run.answer(reply)
-            return None
-        error, duration_ms = reply
-        run.error_type = error.error_type
-        if isinstance(error, JudgeFatal):
-            self._fatal(run, error, ticket, duration_ms)
-            return None
-        return await self._unavailable(run, error, ticket, deadline, duration_ms)
+    async def _leave(self, run: JobRun, request: JudgeRequest) -> tuple[Ticket, Pass] | Refused:
+        """Wait at the gate, and ask the breaker before and after: it may open meanwhile.
+
+        The wait isn't part of the deadline, because it is our own doing and not this job's.
+        """
+        down = self.breaker.wait(self._clock())
+        if down:
+            return Refused(retry_in=down)
+        leave = await self.gate.enter(request, urgent=run.job.priority == "urgent")
+        ticket = self.breaker.admit(self._clock(), run.job.job_id)
+        if isinstance(ticket, Refused):
+            self.gate.abandon(leave, made=False)
+            return ticket
+        return ticket, leave
+
+    async def _step(self, run: JobRun, request: JudgeRequest, ticket: Ticket, leave: Pass) -> Postponed | None:
+        began = self._clock()
+        deadline = began - run.spent_s + self._policy.deadline_s
+        try:
+            reply, call = await self._call(run, request, ticket, leave, deadline)
+            if isinstance(reply, Completion):
+                self.breaker.succeeded(ticket)
+                run.streak = 0
+                run.answer(msgspec.structs.replace(reply, cost_nusd=call.cost_nusd))
+                return None
+            run.error_type = reply.error_type
+            if isinstance(reply, JudgeFatal):
+                self._fatal(run, reply, ticket, call)
+                return None
+            return await self._unavailable(run, reply, ticket, deadline, call)
+        finally:
+            run.spent_s += self._clock() - began
 
     async def _call(
-        self, run: JobRun, request: JudgeRequest, ticket: Ticket, deadline: float
-    ) -> Completion | tuple[JudgeError, int]:
+        self, run: JobRun, request: JudgeRequest, ticket: Ticket, leave: Pass, deadline: float
+    ) -> tuple[Completion | JudgeError, Call]:
         started = self._clock()
         if run.started_at is None:
             run.started_at = self._now_ms()
@@ -208,26 +226,31 @@ class Driver:
             reply = JudgeUnavailable("timeout", f"no answer within {seconds:.3g} s")
         except BaseException:
             self.breaker.abandon(ticket)  # a canceled probe must not keep the breaker waiting for it
+            self.gate.abandon(leave, made=True)
             raise
-        duration = self._clock() - started
-        self._account(request, reply, duration)
-        return reply if isinstance(reply, Completion) else (reply, round(duration * 1000))
+        call = self._charged(run, request, reply, self._clock() - started)
+        if self._on_call is not None:
+            self._on_call(call)
+        self.gate.leave(leave, reply)
+        return reply, call
 
-    def _account(self, request: JudgeRequest, reply: Completion | JudgeError, duration_s: float) -> None:
-        if self._on_call is None:
-            return
-        self._on_call(
-            Call(
-                provider=self.model.provider,
-                model=self.model.model,
-                rubric=request.rubric,
-                duration_s=duration_s,
-                usage=reply.usage or Usage(),
-                error_type=None if isinstance(reply, Completion) else reply.error_type,
-            )
+    def _charged(
+        self, run: JobRun, request: JudgeRequest, reply: Completion | JudgeError, duration_s: float
+    ) -> Call:
+        usage = reply.usage or Usage()
+        return Call(
+            provider=self.model.provider,
+            model=self.model.model,
+            judge=self.model.name,
+            rubric=request.rubric,
+            stratum=run.job.stratum,
+            duration_s=duration_s,
+            usage=usage,
+            cost_nusd=self.price.cost(usage),
+            error_type=None if isinstance(reply, Completion) else reply.error_type,
         )
 
-    def _fatal(self, run: JobRun, error: JudgeFatal, ticket: Ticket, duration_ms: int) -> None:
+    def _fatal(self, run: JobRun, error: JudgeFatal, ticket: Ticket, call: Call) -> None:
         """Give the job up if its own request is to blame, else raise: nothing is known about the job."""
         if error.error_type == "too_large":
             self.breaker.abandon(ticket)
@@ -235,10 +258,10 @@ class Driver:
             self.breaker.trip(self._clock(), ticket)
             raise error
         run.failures += 1
-        self._note(run, error, duration_ms, "error")
+        self._note(run, error, call, "error")
 
     async def _unavailable(
-        self, run: JobRun, error: JudgeError, ticket: Ticket, deadline: float, duration_ms: int
+        self, run: JobRun, error: JudgeError, ticket: Ticket, deadline: float, call: Call
     ) -> Postponed | None:
         run.failures += 1
         run.streak += 1
@@ -250,7 +273,7 @@ class Driver:
         else:
             self.breaker.failed(now, ticket)
         final = self._final(run, now + wait >= deadline and not patient)
-        self._note(run, error, duration_ms, final)
+        self._note(run, error, call, final)
         if final is not None:
             return None
         pause = self.breaker.wait(now)
@@ -265,8 +288,9 @@ class Driver:
             return "unavailable"
         return "timeout" if late else None
 
-    def _note(self, run: JobRun, error: JudgeError, duration_ms: int, final: UnscoredReason | None) -> None:
-        run.answer(failed_attempt(error, final=final, request_id=error.request_id, duration_ms=duration_ms))
+    def _note(self, run: JobRun, error: JudgeError, call: Call | None, final: UnscoredReason | None) -> None:
+        duration_ms, cost = (0, 0) if call is None else (round(call.duration_s * 1000), call.cost_nusd)
+        run.answer(failed_attempt(error, final=final, duration_ms=duration_ms, cost_nusd=cost))
 
     def _judgement(self, run: JobRun) -> Judgement:
         finished_at = self._now_ms()
@@ -279,6 +303,7 @@ class Driver:
             run.outcomes,
             started_at=finished_at if run.started_at is None else run.started_at,
             finished_at=finished_at,
+            prices=self.price.version,
         )
 
     def _now_ms(self) -> int:

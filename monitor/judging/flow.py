@@ -33,6 +33,7 @@ from monitor.judgement import (
     Result,
     Unscored,
     UnscoredReason,
+    Usage,
     cut_raw,
 )
 from monitor.judging.model import Completion, Instrument, JudgeRequest, Message
@@ -56,6 +57,8 @@ class Failure(msgspec.Struct, kw_only=True, frozen=True):
     final: UnscoredReason | None = None
     request_id: str | None = None
     duration_ms: int = 0
+    usage: Usage = Usage()
+    cost_nusd: int = 0
 
 
 class WindowOutcome(msgspec.Struct, kw_only=True, frozen=True):
@@ -74,16 +77,18 @@ def failed_attempt(
     error: JudgeError,
     *,
     final: UnscoredReason | None = None,
-    request_id: str | None = None,
     duration_ms: int = 0,
+    cost_nusd: int = 0,
 ) -> Failure:
     """Describe a provider's error to the flow; `final` is the reason when the driver gives up on the window."""
     return Failure(
         error_type=error.error_type,
         message=str(error),
         final=final,
-        request_id=request_id,
+        request_id=error.request_id,
         duration_ms=duration_ms,
+        usage=error.usage or Usage(),
+        cost_nusd=cost_nusd,
     )
 
 
@@ -155,8 +160,13 @@ def judgement(
     *,
     started_at: int,
     finished_at: int,
+    prices: str = "",
 ) -> Judgement:
-    """Make the answer to a job from its result and what led there. Times are Unix milliseconds."""
+    """Make the answer to a job from its result and what led there.
+
+    Times are Unix milliseconds; `prices` is the version of the prices at which the attempts were charged.
+    """
+    attempts = [attempt for item in outcomes for attempt in item.attempts]
     return Judgement(
         job_id=job.job_id,
         tenant=job.tenant,
@@ -174,10 +184,12 @@ def judgement(
         result=result,
         # A failure adds nothing (J1), also where the rubric itself is what failed.
         outcomes=Outcomes() if isinstance(result, Unscored) else rubric.outcomes(result),
-        attempts=[attempt for item in outcomes for attempt in item.attempts],
+        attempts=attempts,
         started_at=started_at,
         finished_at=finished_at,
         run=job.run,
+        cost_nusd=sum(attempt.cost_nusd for attempt in attempts),
+        prices=prices,
     )
 
 
@@ -222,6 +234,7 @@ def _attempt(window: Window, number: int, completion: Completion, kind: AttemptK
         request_id=completion.request_id,
         duration_ms=completion.duration_ms,
         usage=completion.usage,
+        cost_nusd=completion.cost_nusd,
     )
 
 
@@ -235,6 +248,8 @@ def _failed(window: Window, number: int, failure: Failure) -> Attempt:
         error_type=failure.error_type,
         request_id=failure.request_id,
         duration_ms=failure.duration_ms,
+        usage=failure.usage,
+        cost_nusd=failure.cost_nusd,
     )
 
 

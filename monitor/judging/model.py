@@ -51,6 +51,7 @@ class Completion(msgspec.Struct, kw_only=True, frozen=True):
     """One answer. `text` is what the model wrote, whatever it is; `stop` says why it ended.
 
     `refusal` is the provider's category of a refusal, if it named one; `limits` what the reply told of its limits.
+    `cost_nusd` (1e-9 $) is filled in by whoever charges the call.
     """
 
     text: str
@@ -60,6 +61,7 @@ class Completion(msgspec.Struct, kw_only=True, frozen=True):
     duration_ms: int = 0
     refusal: str | None = None
     limits: Limits | None = None
+    cost_nusd: int = 0
 
 
 class Instrument(Protocol):

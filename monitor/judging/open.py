@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from monitor.config import JudgeSettings
 from monitor.errors import ConfigError
 from monitor.judging.lexical import LexicalJudge
+from monitor.judging.limits import LimitPolicy
 from monitor.judging.model import JudgeModel
 from monitor.judging.retry import RetryPolicy
 
@@ -42,6 +43,17 @@ def retry_policy(settings: JudgeSettings) -> RetryPolicy:
         deadline_s=settings.deadline_s,
         attempt_timeout_s=settings.attempt_timeout_s,
         retry_after_cap_s=settings.retry_after_cap_s,
+    )
+
+
+def limit_policy(settings: JudgeSettings) -> LimitPolicy:
+    """Give the limits on calls that the settings ask for; no more calls than jobs are in flight."""
+    return LimitPolicy(
+        start=settings.start_concurrency,
+        maximum=settings.concurrency,
+        requests_per_minute=settings.requests_per_minute,
+        input_tokens_per_minute=settings.input_tokens_per_minute,
+        output_tokens_per_minute=settings.output_tokens_per_minute,
     )
 
 

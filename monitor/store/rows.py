@@ -178,6 +178,7 @@ def _judgement(record: Judgement, rubrics: Mapping[str, RubricCounts], now: int)
         "finished_at": record.finished_at,
         "recorded_at": now,
         "score": _mean_score(counts),
+        "cost_nusd": record.cost_nusd,
         "counts": _json(counts),
         "body": body,
     }

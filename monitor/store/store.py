@@ -15,6 +15,8 @@ from monitor.decision import DecisionRecord, Job
 from monitor.judgement import Judgement
 from monitor.store import queries, retention
 from monitor.store.connect import blames_data, connect, migrate, reading, translated, worth_retrying, writing
+from monitor.store.costs import DayCost, Volume, costs_by_day
+from monitor.store.costs import volumes as read_volumes
 from monitor.store.ledger import TotalKey
 from monitor.store.queries import Page, SessionFilter, StoredSession
 from monitor.store.recording import BadRecord, Batch, Tallied
@@ -133,6 +135,16 @@ class Store:
         """Make a job again from the decision that lists it; None when there is none, or its text is gone."""
         with translated(self._engine), reading(self._engine) as connection:
             return queries.job(connection, tenant, session_id, job_id)
+
+    def costs(self, since: float) -> list[DayCost]:
+        """Give what each judge and rubric cost on each day since then (Unix seconds), the newest day first."""
+        with translated(self._engine), reading(self._engine) as connection:
+            return costs_by_day(connection, round(since * 1000))
+
+    def volumes(self, since: float, judge: str) -> list[Volume]:
+        """Give how much there was to judge since then (Unix seconds), and what this judge took for it."""
+        with translated(self._engine), reading(self._engine) as connection:
+            return read_volumes(connection, round(since * 1000), judge)
 
     def forget(self, tenant: str, session_id: str) -> bool:
         """Remove all text of a session for good; its numbers stay (R5). Says whether anything was stored."""

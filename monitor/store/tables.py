@@ -41,8 +41,8 @@ def _text(name: str, *, nullable: bool = False) -> Column[str]:
     return Column(name, Text, nullable=nullable)
 
 
-def _big(name: str, *, nullable: bool = False) -> Column[int]:
-    return Column(name, BigInteger, nullable=nullable)
+def _big(name: str, *, nullable: bool = False, server_default: str | None = None) -> Column[int]:
+    return Column(name, BigInteger, nullable=nullable, server_default=server_default)
 
 
 def _identity() -> tuple[Column[str], ...]:
@@ -141,11 +141,15 @@ JUDGEMENTS: Final = Table(
     _big("finished_at"),
     _big("recorded_at"),
     Column("score", Float, nullable=True),
+    _big("cost_nusd", server_default="0"),
     _text("counts"),
     Column("body", LargeBinary, nullable=True),
     Index("ix_judgements_session_id", "session_id"),
 )
-"""`standing`: waiting, counted, repeat, superseded or overlap; `counts` is what it adds once it counts."""
+"""`standing`: waiting, counted, repeat, superseded or overlap; `counts` is what it adds once it counts.
+
+`cost_nusd` is what its attempts cost, in 1e-9 $.
+"""
 
 FAILURES: Final = Table(
     "judgement_failures",

@@ -209,7 +209,7 @@ def test_code_computes_composite_score_flag_and_regression() -> None:
 def test_session_aggregates_are_stored() -> None:
     session = judged(reverted(), kept()).data["session"]
     assert session["total_turns"] == len(SEATS)
-    assert session["correction_count"] == 1
+    assert session["correction_count"] == 2
     assert session["average_composite"] == (3.25 + 5) / 2
     assert (session["fully_incorporated"], session["with_reversion"]) == (1, 1)
     assert session["worst_criterion"] == "persistence"

@@ -201,9 +201,9 @@ MUTANTS: Final = (
         rule="J3",
         title="the deadline runs while the breaker is open",
         path=DRIVE,
-        old="""                run.spent_s += self._clock() - began
+        old="""            run.spent_s += self._clock() - began
 """,
-        new="""                run.spent_s += self._clock()
+        new="""            run.spent_s += self._clock()
 """,
         tests=(DRIVE_PROPERTIES + "test_j3_time_while_put_off_is_no_part_of_the_deadline",),
     ),
@@ -211,8 +211,8 @@ MUTANTS: Final = (
         rule="J3",
         title="each call has a deadline of its own",
         path=DRIVE,
-        old="deadline = (now if began is None else began) - run.spent_s + self._policy.deadline_s",
-        new="deadline = now + self._policy.deadline_s",
+        old="deadline = began - run.spent_s + self._policy.deadline_s",
+        new="deadline = began + self._policy.deadline_s",
         tests=(DRIVE_PROPERTIES + "test_a_job_ends_in_time_with_every_call_on_record",),
     ),
     Mutant(

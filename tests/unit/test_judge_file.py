@@ -139,8 +139,8 @@ async def test_another_judge_or_prompt_does_not_go_on_with_a_file(
 ) -> None:
     await place.judge(monkeypatch, LexicalJudge())
     other = LexicalJudge()
-    other.name = "anthropic:other"
-    with pytest.raises(InputError, match=r"was judged by lexical.*can't be gone on with by anthropic:other"):
+    other.name = "anthropic:claude-haiku-5-5"
+    with pytest.raises(InputError, match=r"was judged by lexical.*gone on with by anthropic:claude-haiku-5-5"):
         await place.judge(monkeypatch, other, resume=True)
     place.settings = load_settings(overrides={"judge.constraints": {"*": "Be kind."}})
     with pytest.raises(InputError, match="name another file"):

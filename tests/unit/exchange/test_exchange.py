@@ -26,14 +26,14 @@ def place(tmp_path: Path) -> Place:
 
 
 def alike(judgements: list[Judgement]) -> list[Any]:
-    """Leave out who judged, and what only a call tells."""
+    """Leave out who judged, at which prices, and what only a call tells."""
 
     def bare(attempt: Attempt) -> Attempt:
         return msgspec.structs.replace(attempt, usage=Usage(), request_id=None, duration_ms=0)
 
     return [
         msgspec.structs.replace(
-            item, judge="", provider="", model="", attempts=[bare(attempt) for attempt in item.attempts]
+            item, judge="", provider="", model="", prices="", attempts=[bare(attempt) for attempt in item.attempts]
         )
         for item in sorted(judgements, key=lambda item: item.session_id)
     ]

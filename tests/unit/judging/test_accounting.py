@@ -1,12 +1,17 @@
-import msgspec
+import asyncio
+from typing import Any
+
 import pytest
 from prometheus_client import CollectorRegistry
 
 from monitor.judgement import Attempt, AttemptKind, Judgement, Outcomes, Skipped, Usage
-from monitor.judging.accounting import METERS, Call, count_call, count_repairs, declare_calls
+from monitor.judging.accounting import METERS, Call, CallMeter, count_repairs, show_gate
+from monitor.judging.gate import Gate
 from monitor.judging.lexical import LexicalJudge
-from monitor.judging.model import ERROR_TYPES
+from monitor.judging.limits import Limiter, LimitPolicy
+from monitor.judging.model import ERROR_TYPES, Completion
 from monitor.metrics import Meters
+from tests.unit.judging.limiting import REQUEST
 
 MODEL = {"provider": "lexical", "model": "lexical-1"}
 
@@ -23,37 +28,75 @@ def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None
 USAGE = Usage(input_tokens=100, output_tokens=20, cache_read_tokens=7, cache_write_tokens=3, thinking_tokens=5)
 
 
-def call(usage: Usage, error_type: str | None = None) -> Call:
-    return Call(**MODEL, rubric="correction", duration_s=0.4, usage=usage, error_type=error_type)
+def call(usage: Usage, error_type: str | None = None, **more: Any) -> Call:
+    return Call(
+        provider="lexical",
+        model="lexical-1",
+        judge="lexical",
+        rubric="correction",
+        stratum="base",
+        duration_s=0.4,
+        usage=usage,
+        error_type=error_type,
+        **more,
+    )
+
+
+COSTS = {"rubric": "correction", "stratum": "base", "judge": "lexical"}
 
 
 def test_zero_series_are_there_before_the_first_call(meters: Meters) -> None:
-    declare_calls(meters, LexicalJudge())
+    CallMeter(meters, LexicalJudge(), rubrics=["correction"], strata=["base", "escalated"])
     for error_type in ("none", *ERROR_TYPES):
         assert value(meters.registry, "judge_requests_total", **MODEL, error_type=error_type) == 0
     assert value(meters.registry, "judge_tokens_total", **MODEL, token_type="cache_read") == 0
+    assert value(meters.registry, "judge_usage_estimated_total", **MODEL) == 0
     assert value(meters.registry, "judge_request_duration_seconds_count", **MODEL) == 0
+    assert value(meters.registry, "judge_cost_usd_total", **COSTS | {"stratum": "escalated"}) == 0
 
 
-def test_a_call_is_counted_with_its_tokens_and_duration(meters: Meters) -> None:
-    count_call(meters, call(USAGE))
-    count_call(meters, call(Usage(), "overloaded"))
+def test_a_call_is_counted_with_its_tokens_duration_and_cost(meters: Meters) -> None:
+    meter = CallMeter(meters, LexicalJudge())
+    meter(call(USAGE, cost_nusd=1_250_000))
+    meter(call(Usage(), "overloaded"))
+    meter(call(Usage(output_tokens=1, estimated=True), cost_nusd=1))
     registry = meters.registry
-    assert value(registry, "judge_requests_total", **MODEL, error_type="none") == 1
+    assert value(registry, "judge_requests_total", **MODEL, error_type="none") == 2
     assert value(registry, "judge_requests_total", **MODEL, error_type="overloaded") == 1
-    assert value(registry, "judge_request_duration_seconds_sum", **MODEL) == pytest.approx(0.8)
+    assert value(registry, "judge_request_duration_seconds_sum", **MODEL) == pytest.approx(1.2)
     tokens = {
         kind: value(registry, "judge_tokens_total", **MODEL, token_type=kind)
         for kind in ("input", "output", "cache_read", "cache_write", "thinking")
     }
-    assert tokens == {"input": 100, "output": 20, "cache_read": 7, "cache_write": 3, "thinking": 5}
+    assert tokens == {"input": 100, "output": 21, "cache_read": 7, "cache_write": 3, "thinking": 5}
+    assert value(registry, "judge_usage_estimated_total", **MODEL) == 1
+    assert value(registry, "judge_cost_usd_total", **COSTS) == pytest.approx(0.001250001, rel=1e-12)
 
 
-def test_tokens_that_were_estimated_are_marked(meters: Meters) -> None:
-    declare_calls(meters, LexicalJudge())
-    assert value(meters.registry, "judge_usage_estimated_total", **MODEL) == 0
-    count_call(meters, call(msgspec.structs.replace(USAGE, estimated=True)))
-    assert value(meters.registry, "judge_usage_estimated_total", **MODEL) == 1
+def test_the_cache_hit_ratio_is_over_all_that_was_sent(meters: Meters) -> None:
+    meter = CallMeter(meters, LexicalJudge())
+    assert value(meters.registry, "judge_cache_hit_ratio", **MODEL) is None
+    meter(call(Usage(input_tokens=100, cache_write_tokens=300)))
+    assert value(meters.registry, "judge_cache_hit_ratio", **MODEL) == 0
+    meter(call(Usage(input_tokens=100, cache_read_tokens=300)))
+    assert value(meters.registry, "judge_cache_hit_ratio", **MODEL) == 300 / 800
+
+
+async def test_the_gauges_of_the_gate(meters: Meters) -> None:
+    gate = Gate(Limiter(LimitPolicy(start=1, maximum=4, requests_per_minute=60)), clock=lambda: 7.0)
+    leave = await gate.enter(REQUEST, urgent=False)
+    second = asyncio.create_task(gate.enter(REQUEST, urgent=False))
+    await asyncio.sleep(0)
+    show_gate(meters, gate, 7.0)
+    assert value(meters.registry, "judge_concurrency_limit") == 1
+    assert value(meters.registry, "judge_calls_in_flight") == 1
+    assert value(meters.registry, "judge_calls_waiting") == 1
+    assert value(meters.registry, "judge_quota_left", quota="requests") == 59
+    gate.leave(leave, Completion(text=""))
+    gate.leave(await second, Completion(text=""))
+    show_gate(meters, gate, 7.0)
+    assert value(meters.registry, "judge_concurrency_limit") == 2  # a clean round of slow start
+    assert value(meters.registry, "judge_calls_in_flight") == 0
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,10 @@ from monitor.judging.anthropic import AnthropicJudge
 from monitor.judging.breaker import Breaker, BreakerPolicy
 from monitor.judging.drive import Driver, JobRun, Postponed
 from monitor.judging.flow import MAX_TOKENS
+from monitor.judging.gate import Gate
+from monitor.judging.limits import Limiter, LimitPolicy
 from monitor.judging.model import Completion
+from monitor.judging.prices import price_of
 from monitor.judging.retry import RetryPolicy
 from monitor.rubrics.base import Window, WindowResult
 from tests.services import messages_api as api
@@ -31,10 +34,10 @@ class Clock:
 
     def __init__(self) -> None:
         self.slept: list[float] = []
-        self.real = 0.0
+        self.real = self.moved = 0.0
 
     def __call__(self) -> float:
-        return time.monotonic() + sum(self.slept)
+        return time.monotonic() + sum(self.slept) + self.moved
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -42,21 +45,36 @@ class Clock:
 
 
 class Bench:
-    """A driver with its clock and the calls that it accounted for."""
+    """A driver with its clock and the calls that it accounted for; each moves the clock on by `call_s`."""
 
-    def __init__(self, judge: AnthropicJudge, policy: RetryPolicy | None = None, **breaker: Any) -> None:
+    def __init__(
+        self,
+        judge: AnthropicJudge,
+        policy: RetryPolicy | None = None,
+        *,
+        calls: int = 1_024,
+        call_s: float = 0.0,
+        **breaker: Any,
+    ) -> None:
         self.clock = Clock()
         self.calls: list[Call] = []
+        self._call_s = call_s
         self.driver = Driver(
             judge,
             policy,
             breaker=Breaker(BreakerPolicy(**breaker)),
-            on_call=self.calls.append,
+            gate=Gate(Limiter(LimitPolicy(start=calls, maximum=calls)), clock=self.clock),
+            price=price_of("anthropic:claude-haiku-5-5", {}),
+            on_call=self._heard,
             clock=self.clock,
             wall=lambda: 1_790_000_000.0,
             sleep=self.clock.sleep,
             chance=lambda: 0.0,
         )
+
+    def _heard(self, call: Call) -> None:
+        self.calls.append(call)
+        self.clock.moved += self._call_s
 
     async def judgement(self, run: JobRun) -> Judgement:
         outcome = await self.driver.drive(run)
@@ -258,12 +276,12 @@ async def test_an_hour_of_retry_after_pauses_no_longer_than_the_maximum(
 
 
 async def test_one_deadline_covers_all_calls_and_waits(server: api.MessagesApi, judge: AnthropicJudge) -> None:
-    bench = Bench(judge, RetryPolicy(deadline_s=10.0, max_s=4.0))
+    bench = Bench(judge, RetryPolicy(deadline_s=11.5, max_s=4.0))
     server.script(api.message(POLITE), *[api.overloaded()] * 8)
     judged = await bench.judgement(run_of("Gladly.", "No."))
     assert isinstance(judged.result, Unscored)
     assert judged.result.reason == "timeout"
-    # 9.75 s of waiting; one more wait would not end in time, so the eighth failure is the last.
+    # 9.75 s of waiting; one more wait of 2 s would not end in time, so the eighth failure is the last.
     assert bench.clock.slept == [0.25, 0.5, 1.0, 2.0, 2.0, 2.0, 2.0]
     assert [attempt.kind for attempt in judged.attempts] == ["valid", *["failed"] * 8]
 
@@ -280,18 +298,18 @@ async def test_a_hanging_call_ends_with_the_deadline(server: api.MessagesApi, ju
 
 
 async def test_no_call_is_started_past_the_deadline(server: api.MessagesApi, judge: AnthropicJudge) -> None:
-    bench = Bench(judge, RetryPolicy(deadline_s=0.5))
-    server.script(msgspec.structs.replace(api.message(POLITE), delay_s=0.35), api.message(POLITE))
-    run = run_of("Gladly.", "Yes.", "Of course.")
+    bench = Bench(judge, RetryPolicy(deadline_s=50.0), call_s=20.0)
+    server.script(*[api.message(POLITE)] * 3)
+    run = run_of("Gladly.", "Yes.", "Of course.", "Certainly.")
     await bench.clock.sleep(100)  # time before the first call doesn't count
-    server.script(msgspec.structs.replace(api.message(POLITE), delay_s=0.35))
     judged = await bench.judgement(run)
     assert isinstance(judged.result, Unscored)
     assert judged.result.reason == "timeout"
+    assert [attempt.kind for attempt in judged.attempts] == ["valid", "valid", "valid", "failed"]
     assert len(server.requests) == 3
     # A run that comes back with its time used up is told so without a call.
     late = run_of()
-    late.spent_s = 0.5
+    late.spent_s = 50.0
     judged = await bench.judgement(late)
     assert isinstance(judged.result, Unscored)
     assert judged.result.reason == "timeout"
@@ -431,6 +449,64 @@ async def test_calls_are_accounted_for_before_their_answer_is_parsed(
         await bench.driver.drive(JobRun(job(of), of, Broken(), prompt()))
     assert bench.errors == [None]
     assert bench.calls[0].usage.output_tokens > 0
+
+
+async def test_every_attempt_is_charged_whatever_comes_of_it(server: api.MessagesApi, bench: Bench) -> None:
+    """Also answers that no rubric can read: a wrong one, one that was cut off, one that ended in a strange way."""
+    odd = api.message("?", stop="pause_turn")
+    server.script(api.message("polite"), TRUNCATED, odd, api.overloaded(), api.message(POLITE))
+    judged = await bench.judgement(run_of(max_tokens=1_000))
+    kinds = ["invalid", "truncated", "failed", "failed", "valid"]
+    assert [attempt.kind for attempt in judged.attempts] == kinds
+    price = price_of("anthropic:claude-haiku-5-5", {})
+    costs = [attempt.cost_nusd for attempt in judged.attempts]
+    assert costs == [price.cost(attempt.usage) for attempt in judged.attempts]
+    assert [cost > 0 for cost in costs] == [True, True, True, False, True]
+    assert [call.cost_nusd for call in bench.calls] == costs
+    assert {(call.rubric, call.stratum, call.judge) for call in bench.calls} == {
+        ("politeness", "base", "anthropic:claude-haiku-5-5")
+    }
+    assert (judged.cost_nusd, judged.prices) == (sum(costs), price.version)
+
+
+async def test_no_more_calls_than_the_limit_and_urgent_jobs_first(
+    server: api.MessagesApi, judge: AnthropicJudge
+) -> None:
+    bench = Bench(judge, calls=1)
+    server.script(*[msgspec.structs.replace(api.message(POLITE), delay_s=0.05)] * 5)
+    runs = [run_of(f"Gladly, {n}.", job_id=f"job-{n}") for n in range(5)]
+    runs[4].job = msgspec.structs.replace(runs[4].job, priority="urgent")
+    tasks = [asyncio.create_task(bench.driver.drive(run)) for run in runs]
+    await asyncio.to_thread(server.wait_for, 1)
+    assert bench.driver.gate.waiting == 4
+    outcomes = await asyncio.gather(*tasks)
+    assert all(isinstance(outcome, Judgement) for outcome in outcomes)
+    asked = [request.body["messages"][0]["content"] for request in server.requests]
+    order = [next(n for n in range(5) if f"Gladly, {n}." in text) for text in asked]
+    assert order == [0, 4, 1, 2, 3]
+
+
+async def test_waiting_for_the_limit_is_no_part_of_the_deadline(
+    server: api.MessagesApi, judge: AnthropicJudge
+) -> None:
+    """A job would be `timeout` that never was too slow itself; a wait between two calls is no different."""
+    bench = Bench(judge, RetryPolicy(deadline_s=50.0), calls=1, call_s=10.0)
+    server.script(*[api.message(POLITE)] * 16)
+    runs = [run_of("Gladly.", "Of course.", job_id=f"job-{n}") for n in range(8)]
+    outcomes = await asyncio.gather(*(bench.driver.drive(run) for run in runs))
+    results = [outcome.result for outcome in outcomes if isinstance(outcome, Judgement)]
+    assert results == [Verdict(data={"polite": [True, True]})] * 8
+
+
+async def test_when_the_breaker_opens_those_at_the_gate_are_put_off(
+    server: api.MessagesApi, judge: AnthropicJudge
+) -> None:
+    bench = Bench(judge, calls=1, cool_down_s=60.0)
+    server.script(msgspec.structs.replace(api.rate_limited(retry_after="60"), delay_s=0.1))
+    outcomes = await asyncio.gather(*(bench.driver.drive(run_of(job_id=f"job-{n}")) for n in range(8)))
+    assert [type(outcome) for outcome in outcomes] == [Postponed] * 8
+    assert len(server.requests) == 1
+    assert bench.driver.gate.waiting == bench.driver.gate.limiter.concurrency.in_flight == 0
 
 
 async def test_a_run_without_an_open_question_takes_no_answer(bench: Bench) -> None:

@@ -286,7 +286,7 @@ def test_session_aggregates() -> None:
     session = merged(result("C1"), result("C2", answer=kept(acknowledgment=3))).data["session"]
     assert session == {
         "total_turns": 10,
-        "correction_count": 1,
+        "correction_count": 2,
         "average_composite": (3.25 + 4.5) / 2,
         "fully_incorporated": 1,
         "with_reversion": 1,

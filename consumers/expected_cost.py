@@ -1,0 +1,52 @@
+"""What judging will cost a day, logged at the start of `record`: of all processes it alone knows the volume."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Final
+
+import structlog
+
+from monitor.config import Settings
+from monitor.errors import ConfigError
+from monitor.judging.forecast import assumed_cost, forecast
+from monitor.judging.prices import NUSD, price_of
+from monitor.judging.prompt import constraints_for, load
+from monitor.rubrics import RUBRICS
+from monitor.sampling.policy_file import PolicyFile
+from monitor.store import Store
+
+LOOK_BACK_D: Final = 7.0
+
+
+def expected_cost(settings: Settings, judge: str, store: Store) -> None:
+    """Log the expected cost of a day, by stratum, and how it is known. Raises `StoreError`.
+
+    A judge without a price, or a broken policy, is for `judge` and `sample` to refuse; recording goes on.
+    """
+    log = structlog.get_logger().bind(process="record", judge=judge)
+    try:
+        price = price_of(judge, settings.judge.prices)
+        policy = PolicyFile(settings.sampling.policy, rubrics=RUBRICS).policy
+    except ConfigError as error:
+        log.warning("judge_cost_unknown", reason=str(error))
+        return
+    if price.free:
+        return
+    constraints = constraints_for(settings.judge.constraints, None)
+    assumed = {name: assumed_cost(load(name, constraints=constraints), price) for name in RUBRICS}
+    now = time.time()
+    found = forecast(policy, store.volumes(now - LOOK_BACK_D * 86_400, judge), round(now * 1000), assumed)
+    by_stratum: Counter[str] = Counter()
+    for item in found:
+        by_stratum[item.stratum] += item.cost_nusd_a_day
+    log.info(
+        "expected_judge_cost",
+        usd_a_day=round(by_stratum.total() / NUSD, 4),
+        usd_a_day_by_stratum={name: round(cost / NUSD, 4) for name, cost in by_stratum.items()},
+        jobs_a_day=round(sum(item.jobs_a_day for item in found), 1),
+        usd_a_job={f"{item.stratum}/{item.rubric}": item.cost_nusd_a_job / NUSD for item in found},
+        cost_of_a_job="measured" if all(item.measured for item in found) else "partly assumed",
+        prices=price.version,
+    )
