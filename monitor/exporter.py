@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from monitor.errors import StoreError
 from monitor.metrics import CATALOGUE, QUALITY, Metric
+from monitor.rubrics import RUBRICS
 from monitor.store import Store, TotalKey, Totals
 from monitor.store.ledger import INF, MILLION, SUM, bucket
 
@@ -95,8 +96,10 @@ def _counter(metric: Metric, sums: Iterable[tuple[TotalKey, int]]) -> Family:
 
 def _gauges(totals: Totals, named: Named, now: float) -> dict[str, dict[Labels, float]]:
     # Every rubric and stratum that ever listed a job, so that a series goes back to 0 instead of vanishing.
-    pending: dict[Labels, float] = {(key.rubric, key.stratum): 0.0 for key, _ in named.get("jobs_listed", ())}
-    pending |= {place: float(count) for place, count in totals.pending.items()}
+    pending: dict[Labels, float] = {
+        (*mode_of(key.rubric), key.stratum): 0.0 for key, _ in named.get("jobs_listed", ())
+    }
+    pending |= {(*mode_of(rubric), stratum): float(n) for (rubric, stratum), n in totals.pending.items()}
     oldest = totals.oldest_pending
     return {
         "jobs_pending": pending,
@@ -133,7 +136,17 @@ def _cumulative(metric: Metric, parts: Mapping[str, int]) -> list[tuple[str, flo
     return buckets
 
 
+def mode_of(rubric: str) -> tuple[str, str]:
+    """Give the name and the mode under which a rubric is shown; an unknown one has no mode.
+
+    A rubric named after its mode, as `correction_whole` is, shows as the mode of the one that it is named after.
+    """
+    known = RUBRICS.get(rubric)
+    return (rubric, "") if known is None else (rubric.removesuffix(f"_{known.mode}"), known.mode)
+
+
 def _labels(metric: Metric, key: TotalKey) -> Labels:
     """Take a metric's labels from a key, whose detail is a reason or agreement, a histogram's own its measure."""
-    places = {**key._asdict(), "reason": key.detail, "agreement": key.detail}
+    rubric, mode = mode_of(key.rubric)
+    places = {**key._asdict(), "rubric": rubric, "mode": mode, "reason": key.detail, "agreement": key.detail}
     return tuple(places.get(label, key.measure) for label in metric.labels)

@@ -34,10 +34,11 @@ class Metric(msgspec.Struct, kw_only=True, frozen=True):
         return PREFIX + self.name
 
 
-QUALITY_LABELS: Final = ("rubric", "measure", "judge", "assistant", "assistant_version", "stratum")
-FRAME_LABELS: Final = ("rubric", "assistant", "assistant_version", "stratum")
-JUDGE_LABELS: Final = ("rubric", "judge", "assistant", "assistant_version", "stratum")
+QUALITY_LABELS: Final = ("rubric", "mode", "measure", "judge", "assistant", "assistant_version", "stratum")
+FRAME_LABELS: Final = ("rubric", "mode", "assistant", "assistant_version", "stratum")
+JUDGE_LABELS: Final = ("rubric", "mode", "judge", "assistant", "assistant_version", "stratum")
 SCORE_BUCKETS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+SHARE_BUCKETS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 CRITERION_BUCKETS: Final = (1.0, 2.0, 3.0, 4.0, 5.0)
 JUDGE_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
@@ -70,23 +71,29 @@ QUALITY: Final[tuple[Metric, ...]] = (
     _counter("sessions_finished", "Finished sessions in the rubric's frame (N).", *FRAME_LABELS),
     _counter("sessions_selected", "Finished sessions selected for judging.", *FRAME_LABELS),
     _counter("sessions_overlapping", "Finished sessions that share an event with a stored segment; not counted."),
-    _counter("jobs_listed", "Jobs listed in stored decisions.", "rubric", "stratum"),
-    _counter("verdicts", "Jobs that ended in a verdict.", "rubric", "stratum"),
-    _counter("skipped", "Jobs whose session the rubric doesn't concern.", "rubric", "stratum", "reason"),
-    _counter("unscored", "Jobs on which the judge failed.", "rubric", "stratum", "reason"),
+    _counter("jobs_listed", "Jobs listed in stored decisions.", "rubric", "mode", "stratum"),
+    _counter("verdicts", "Jobs that ended in a verdict.", "rubric", "mode", "stratum"),
+    _counter("skipped", "Jobs whose session the rubric doesn't concern.", "rubric", "mode", "stratum", "reason"),
+    _counter("unscored", "Jobs on which the judge failed.", "rubric", "mode", "stratum", "reason"),
     _counter(
-        "skipped_events", "Events inside scored sessions that could not be judged.", "rubric", "stratum", "reason"
+        "skipped_events",
+        "Events inside scored sessions that could not be judged.",
+        "rubric",
+        "mode",
+        "stratum",
+        "reason",
     ),
     _counter(
         "judge_repeats",
         "Sessions judged twice, by which of the two found a failure.",
         "rubric",
+        "mode",
         "measure",
         "judge",
         "agreement",
     ),
-    _counter("judgements_superseded", "Judgements kept but not counted.", "rubric"),
-    _gauge("jobs_pending", "Jobs listed that have no result yet.", "rubric", "stratum"),
+    _counter("judgements_superseded", "Judgements kept but not counted.", "rubric", "mode"),
+    _gauge("jobs_pending", "Jobs listed that have no result yet.", "rubric", "mode", "stratum"),
     _gauge("oldest_pending_job_seconds", "Age of the oldest job without a result, in seconds."),
     _gauge("store_generation_info", "Generation of the totals; bumped by a rebuild or a restore.", "generation"),
     _gauge("stratum_rate_ratio", "Rate of a stratum in the newest policy.", "stratum"),
@@ -116,6 +123,43 @@ QUALITY: Final[tuple[Metric, ...]] = (
         SCORE_BUCKETS,
         *JUDGE_LABELS,
         "length_band",
+    ),
+    _histogram(
+        "correction_session_turns",
+        "Turns of a session with a judged correction.",
+        (5.0, 10.0, 20.0, 40.0, 80.0, 160.0),
+        *JUDGE_LABELS,
+    ),
+    _histogram(
+        "correction_session_events",
+        "Corrections found in a session with a judged one.",
+        (1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0),
+        *JUDGE_LABELS,
+    ),
+    _histogram(
+        "correction_session_composite",
+        "Mean composite of a session's judged corrections, 1 to 5.",
+        (1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0),
+        *JUDGE_LABELS,
+    ),
+    _histogram(
+        "correction_session_incorporated",
+        "Share of a session's judged corrections that were taken and kept.",
+        SHARE_BUCKETS,
+        *JUDGE_LABELS,
+    ),
+    _histogram(
+        "correction_session_reverted",
+        "Share of a session's judged corrections that were reverted.",
+        SHARE_BUCKETS,
+        *JUDGE_LABELS,
+    ),
+    _histogram(
+        "correction_session_worst",
+        "Mean score of a session's worst criterion, 1 to 5, under that criterion.",
+        CRITERION_BUCKETS,
+        *JUDGE_LABELS,
+        "criterion",
     ),
 )
 

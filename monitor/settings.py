@@ -298,6 +298,21 @@ class ConversationSettings(Section):
     )
 
 
+class CorrectionWholeSettings(Section):
+    """The correction rubric over whole transcripts."""
+
+    max_turns: int = Field(default=200, ge=2, description="Longer sessions are skipped: they fit no prompt.")
+    replies: int = Field(
+        default=4, ge=1, le=50, description="With fewer replies after a correction its persistence is unobserved."
+    )
+    review_score: float = Field(
+        default=0.7, ge=0, le=1, description="Response score under which corrections are candidates for review."
+    )
+    high_risk_composite: float = Field(
+        default=3.0, ge=1, le=5, description="Composite under which one of a high-risk session goes to a person."
+    )
+
+
 class RefusalSettings(Section):
     """The refusal rubric."""
 
@@ -310,6 +325,7 @@ class RubricSettings(Section):
     conversation: ConversationSettings = ConversationSettings()
     correction: CorrectionSettings = CorrectionSettings()
     hallucination: HallucinationSettings = HallucinationSettings()
+    correction_whole: CorrectionWholeSettings = CorrectionWholeSettings()
     refusal: RefusalSettings = RefusalSettings()
 
 

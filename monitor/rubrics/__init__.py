@@ -9,6 +9,7 @@ from monitor.errors import ConfigError
 from monitor.rubrics.base import Rubric
 from monitor.rubrics.conversation import ConversationRubric
 from monitor.rubrics.correction import CorrectionRubric
+from monitor.rubrics.correction_whole import CorrectionWholeRubric
 from monitor.rubrics.hallucination import HallucinationRubric
 from monitor.rubrics.refusal import RefusalRubric
 from monitor.settings import RubricSettings
@@ -16,6 +17,7 @@ from monitor.settings import RubricSettings
 RUBRICS: Final[dict[str, Rubric]] = {
     "conversation": ConversationRubric(),
     "correction": CorrectionRubric(),
+    "correction_whole": CorrectionWholeRubric(),
     "hallucination": HallucinationRubric(),
     "refusal": RefusalRubric(),
 }

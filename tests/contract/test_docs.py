@@ -162,7 +162,7 @@ def test_the_queries_of_the_page_give_the_weighted_rate(tmp_path: Path) -> None:
 def _series(
     stratum: str, finished: float, sessions: float, trials: float, failures: float
 ) -> list[dict[str, str]]:
-    frame = f'rubric="correction", assistant="a", assistant_version="1", stratum="{stratum}"'
+    frame = f'rubric="correction", mode="event", assistant="a", assistant_version="1", stratum="{stratum}"'
     judged = f'{frame}, judge="lexical", measure="reverted"'
     found = [_one(f"backslide_sessions_finished_total{{{frame}}}", finished)]
     sums = {"sessions": sessions, "trials": trials, "failures": failures}

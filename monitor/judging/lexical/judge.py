@@ -12,10 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from monitor.errors import JudgeFatal
-from monitor.judging.lexical import conversation, correction, hallucination, refusal
+from monitor.judging.lexical import conversation, correction, correction_whole, hallucination, refusal
 from monitor.judging.model import Completion, JudgeRequest
 from monitor.rubrics.conversation import ConversationWindow
 from monitor.rubrics.correction import CorrectionWindow
+from monitor.rubrics.correction_whole import CorrectionWholeWindow
 from monitor.rubrics.hallucination import HallucinationWindow
 from monitor.rubrics.refusal import RefusalWindow
 
@@ -44,5 +45,6 @@ _ANSWERS: Final[dict[type, Callable[[Any], dict[str, Any]]]] = {
     ConversationWindow: conversation.answer,
     CorrectionWindow: correction.answer,
     HallucinationWindow: hallucination.answer,
+    CorrectionWholeWindow: correction_whole.answer,
     RefusalWindow: refusal.answer,
 }

@@ -68,13 +68,13 @@ def schema() -> dict[str, Any]:
         "correction_type": {"type": "string", "enum": list(CORRECTION_TYPES)},
         "failure_mode": {"type": "string", "enum": list(FAILURE_MODES)},
         "incorporation_check_turns": {"type": "array", "items": number},
-        "incorporation_evidence": {"type": "array", "items": _object({"turn_index": number, "quote": text})},
+        "incorporation_evidence": {"type": "array", "items": object_schema({"turn_index": number, "quote": text})},
     }
     properties: dict[str, dict[str, Any]] = {}
     for name in CorrectionAnswer.__struct_fields__:
         plain_ = number if name.endswith(("_index", "targets_turn")) else text
         properties[name] = special.get(name, score if name in CRITERIA else plain_)
-    return _object(properties)
+    return object_schema(properties)
 
 
 def check(raw: str, window: CorrectionWindow) -> dict[str, Any] | Skipped:
@@ -85,7 +85,7 @@ def check(raw: str, window: CorrectionWindow) -> dict[str, Any] | Skipped:
     """
     given = decode(raw, CorrectionAnswer, enums=("correction_type", "failure_mode"))
     _identity(given, window)
-    _target(given, window)
+    target(given, window)
     if not given.is_correction:
         return Skipped(
             reason="misaligned", note=f"turn {window.event.turn} is not a correction: {given.rationale}"
@@ -93,6 +93,11 @@ def check(raw: str, window: CorrectionWindow) -> dict[str, Any] | Skipped:
     if window.event.error_named and given.targets_turn != window.event.error:
         note = f"corrects turn {given.targets_turn}, not turn {window.event.error} as its producer says"
         return Skipped(reason="misaligned", note=note)
+    return audited(given, window)
+
+
+def audited(given: CorrectionAnswer, window: CorrectionWindow) -> dict[str, Any] | Skipped:
+    """Check what an answer says of its replies, and give the data of the event. Raises `InvalidVerdict`."""
     if not given.correction_content.strip() and given.correction_type != "retraction":
         return Skipped(reason="not_applicable", note=f"turn {window.event.turn} doesn't say what is right")
     for rule in _RULES:
@@ -100,7 +105,8 @@ def check(raw: str, window: CorrectionWindow) -> dict[str, Any] | Skipped:
     return _data(given)
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def object_schema(properties: dict[str, Any]) -> dict[str, Any]:
+    """Give the schema of an object that has all of these properties and no other."""
     return {
         "type": "object",
         "properties": properties,
@@ -118,10 +124,11 @@ def _identity(given: CorrectionAnswer, window: CorrectionWindow) -> None:
         )
 
 
-def _target(given: CorrectionAnswer, window: CorrectionWindow) -> None:
-    target = given.targets_turn
-    if target >= 0 and (window.turn(target) is None or target >= window.event.turn):
-        refuse("targets_turn", target, f"it must be -1 or a shown turn before turn {window.event.turn}")
+def target(given: CorrectionAnswer, window: CorrectionWindow) -> None:
+    """Check the turn that an answer says is corrected. Raises `InvalidVerdict`."""
+    turn = given.targets_turn
+    if turn >= 0 and (window.turn(turn) is None or turn >= window.event.turn):
+        refuse("targets_turn", turn, f"it must be -1 or a shown turn before turn {window.event.turn}")
 
 
 def _acknowledged(given: CorrectionAnswer, window: CorrectionWindow) -> None:

@@ -25,19 +25,14 @@ from typing import Any, Final
 
 from monitor.judgement import Outcomes, Result, Skipped, Stage, Tally, Unscored, Verdict
 from monitor.rubrics.base import Fields, WindowResult
-from monitor.rubrics.correction import answer, events
-from monitor.rubrics.correction.answer import CRITERIA
+from monitor.rubrics.correction import answer, events, summary
 from monitor.rubrics.correction.events import Reading
 from monitor.rubrics.correction.window import CorrectionWindow, window
 from monitor.session import Session
 
-MEASURES: Final = ("reverted", "ignored", "partial", "contradicted", "over_corrected", "misaligned")
+MEASURES: Final = (*summary.MEASURES, "misaligned")
 # The whole turn is in the transcript; this only points at the words.
 _SHOWN: Final = 600
-MAX_SCORE: Final = 5
-SCORES: Final = ("correction_response_score", *(f"criterion_score:{name}" for name in CRITERIA))
-_MODES: Final = ("reverted", "ignored", "partial", "contradicted")
-NO_CORRECTION: Final = "no correction in this session"
 
 
 class CorrectionRubric:
@@ -61,7 +56,7 @@ class CorrectionRubric:
         self.mode = "event"
         self.sequential = False
         self.measures: tuple[str, ...] = MEASURES
-        self.scores: tuple[str, ...] = SCORES
+        self.scores: tuple[str, ...] = summary.SCORES
         self.replies = replies
         self.max_events = max_events
         self.review_score = review_score
@@ -112,7 +107,9 @@ class CorrectionRubric:
     def parse(self, raw: str, window: CorrectionWindow) -> Verdict | Skipped:
         """Check an answer. Raises `InvalidVerdict` with one sentence that names field, value and rule."""
         checked = answer.check(raw, window)
-        return checked if isinstance(checked, Skipped) else Verdict(data=self._event(checked, window))
+        if isinstance(checked, Skipped):
+            return checked
+        return Verdict(data=summary.computed(checked, window, self.review_score))
 
     def merge(self, session: Session, results: Sequence[WindowResult]) -> Verdict | Skipped | Unscored:
         """Merge the events of a session; one unscored event leaves the session unscored."""
@@ -132,10 +129,10 @@ class CorrectionRubric:
             "events": scored,
             "skipped": skipped,
             "sampling": _sampling(count, len(results)),
-            "session": _aggregates(session, scored, count),
-            "review": self._review(session, scored),
+            "session": summary.aggregates(session, scored, count),
+            "review": summary.review(session, scored, self.review_score, self.high_risk_composite),
         }
-        return Verdict(data=data, note=_note(count, scored, skipped))
+        return Verdict(data=data, note=summary.note(count, scored, skipped))
 
     def outcomes(self, result: Result) -> Outcomes:
         """Give trials (events) and failures of each measure, and the scores; nothing without a verdict."""
@@ -145,108 +142,15 @@ class CorrectionRubric:
         reasons = Counter(str(item["reason"]) for item in result.data["skipped"])
         sampling = result.data["sampling"]
         return Outcomes(
-            measures=_tallies(scored, reasons["misaligned"]),
-            scores=_scores(scored),
+            measures=summary.tallies(scored)
+            | {"misaligned": Tally(trials=len(scored) + reasons["misaligned"], failures=reasons["misaligned"])},
+            scores=summary.scores(result.data),
             skipped_events=dict(reasons),
             stage=Stage(found=sampling["events"], judged=sampling["sampled_events"])
             if sampling["events"]
             else Stage(),
         )
 
-    def _event(self, data: dict[str, Any], window: CorrectionWindow) -> dict[str, Any]:
-        composite = sum(data["scores"].values()) / len(CRITERIA)
-        score = (composite - 1) / 4
-        return data | {
-            "composite": composite,
-            "correction_response_score": score,
-            "acknowledgment_flag": data["scores"]["acknowledgment"] >= 3,  # noqa: PLR2004 - the anchor "behaves differently"
-            "regression_detected": data["reversion_turn_index"] is not None,
-            "over_corrected": data["over_correction_detail"] is not None,
-            "persistence_unobserved": window.unobserved,
-            "superseded_by_turn_index": window.superseded_by,
-            "review_candidate": score < self.review_score,
-        }
-
-    def _review(self, session: Session, events: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        reasons = []
-        scores = [event["correction_response_score"] for event in events]
-        if len(scores) >= 2 and sum(scores) / len(scores) < self.review_score:  # noqa: PLR2004 - one event is no pattern
-            reasons.append("low_average")
-        critical = False
-        if session.attributes.risk_level == "high":
-            reasons += self._high_risk_reasons(events)
-            critical = any(event["regression_detected"] for event in events)
-        return {
-            "flagged": bool(reasons),
-            "reasons": reasons,
-            "event_candidates": [event["correction_id"] for event in events if event["review_candidate"]],
-            "awaiting_review": critical,
-        }
-
-    def _high_risk_reasons(self, events: Sequence[dict[str, Any]]) -> list[str]:
-        rules = {
-            "high_risk_regression": any(event["regression_detected"] for event in events),
-            "high_risk_low_composite": any(event["composite"] < self.high_risk_composite for event in events),
-            "high_risk_failing": any(
-                event["failure_mode"] != "none" or event["over_corrected"] for event in events
-            ),
-        }
-        return [name for name, holds in rules.items() if holds]
-
 
 def _sampling(events: int, sampled: int) -> dict[str, Any]:
     return {"events": events, "sampled_events": sampled, "probability": sampled / events if events else 1.0}
-
-
-def _aggregates(session: Session, events: Sequence[dict[str, Any]], found: int) -> dict[str, Any]:
-    modes = Counter(event["failure_mode"] for event in events)
-    mean = sum(event["composite"] for event in events) / len(events) if events else None
-    totals = {name: sum(event["scores"][name] for event in events) for name in CRITERIA}
-    worst = min(CRITERIA, key=lambda name: totals[name]) if events else None
-    return {
-        "total_turns": len(session.turns),
-        "correction_count": found,
-        "average_composite": mean,
-        "fully_incorporated": modes["none"],
-        "with_reversion": sum(event["regression_detected"] for event in events),
-        "persistence_unobserved": sum(event["persistence_unobserved"] for event in events),
-        "worst_criterion": worst,
-        "overall_assessment": _assessment(events, mean, worst),
-    }
-
-
-def _assessment(events: Sequence[dict[str, Any]], mean: float | None, worst: str | None) -> str:
-    if mean is None or worst is None:
-        return "No correction could be evaluated."
-    modes = Counter(event["failure_mode"] for event in events)
-    taken = modes["none"]
-    failed = ", ".join(f"{count} {mode}" for mode, count in sorted(modes.items()) if mode != "none")
-    kept = f"{taken} of {len(events)} corrections {'was' if taken == 1 else 'were'} taken and kept"
-    detail = f" ({failed})" if failed else ""
-    weakest = f", weakest in {worst.replace('_', ' ')}" if mean < MAX_SCORE else ""
-    return f"{kept}{detail}; composite {mean:.2f} of 5{weakest}."
-
-
-def _note(events: int, scored: Sequence[Any], skipped: Sequence[Any]) -> str | None:
-    if not events:
-        return NO_CORRECTION
-    return None if scored else f"none of {len(skipped)} corrections could be evaluated"
-
-
-def _tallies(events: Sequence[dict[str, Any]], misaligned: int) -> dict[str, Tally]:
-    tallies = {
-        mode: Tally(trials=len(events), failures=sum(event["failure_mode"] == mode for event in events))
-        for mode in _MODES
-    }
-    tallies["over_corrected"] = Tally(
-        trials=len(events), failures=sum(event["over_corrected"] for event in events)
-    )
-    tallies["misaligned"] = Tally(trials=len(events) + misaligned, failures=misaligned)
-    return tallies
-
-
-def _scores(events: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
-    if not events:
-        return {}
-    scores = {f"criterion_score:{name}": [float(event["scores"][name]) for event in events] for name in CRITERIA}
-    return scores | {"correction_response_score": [event["correction_response_score"] for event in events]}

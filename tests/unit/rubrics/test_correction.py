@@ -14,7 +14,8 @@ from monitor.judgement import Outcomes, Skipped, Stage, Tally, Unscored, Verdict
 from monitor.rubrics import RUBRICS
 from monitor.rubrics.base import WindowResult
 from monitor.rubrics.correction.answer import CORRECTION_TYPES, CRITERIA, FAILURE_MODES
-from monitor.rubrics.correction.rubric import MEASURES, NO_CORRECTION
+from monitor.rubrics.correction.rubric import MEASURES
+from monitor.rubrics.correction.summary import NO_CORRECTION
 from tests.unit.rubrics.build import RUBRIC, SEATS, chat, corrected, kept, reverted, seats
 
 
@@ -333,7 +334,21 @@ def test_outcomes_count_events_scores_and_skipped_ones() -> None:
     assert outcomes.skipped_events == {"misaligned": 1, "no_response": 1}
     assert outcomes.scores["correction_response_score"] == [0.5625, 0.75]
     assert outcomes.scores["criterion_score:persistence"] == [1.0, 5.0]
-    assert len(outcomes.scores) == 1 + len(CRITERIA)
+    session = {name: values for name, values in outcomes.scores.items() if name.startswith("correction_session")}
+    assert session == {
+        "correction_session_turns": [10.0],
+        "correction_session_events": [1.0],
+        "correction_session_composite": [(3.25 + 4.0) / 2],
+        "correction_session_incorporated": [0.5],
+        "correction_session_reverted": [0.5],
+        "correction_session_worst:persistence": [3.0],
+    }
+
+
+def test_where_all_is_perfect_no_criterion_is_the_worst() -> None:
+    scores = RUBRIC.outcomes(merged(result("C1", answer=kept()))).scores
+    assert scores["correction_session_composite"] == [5.0]
+    assert not [name for name in scores if name.startswith("correction_session_worst")]
 
 
 def test_only_skipped_events_still_give_a_verdict_without_trials() -> None:

@@ -12,7 +12,7 @@ def test_metrics_are_the_totals_of_the_store(store: Store) -> None:
     with TestClient(create_metrics_app(store)) as client:
         answer = client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=")
-    assert 'measure="reverted",rubric="correction",stratum="base"} 40.0' in answer.text
+    assert 'measure="reverted",mode="event",rubric="correction",stratum="base"} 40.0' in answer.text
     assert "backslide_store_up 1.0" in answer.text
 
 
