@@ -74,10 +74,16 @@ def _settings() -> Iterator[str]:
 def _section(prefix: str, section: type[BaseModel]) -> Iterator[str]:
     yield "| key | type | default | meaning |"
     yield "|---|---|---|---|"
+    yield from _rows(prefix, section, deep=bool(prefix))
+
+
+def _rows(prefix: str, section: type[BaseModel], *, deep: bool) -> Iterator[str]:
+    """Give the rows of a section; `deep` those of the sections inside it too, such as one of each rubric."""
     for name, field in section.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            continue
-        yield f"| `{prefix}{name}` | {_type(field)} | {_default(field)} | {field.description or ''} |"
+        if not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+            yield f"| `{prefix}{name}` | {_type(field)} | {_default(field)} | {field.description or ''} |"
+        elif deep:
+            yield from _rows(f"{prefix}{name}.", field.annotation, deep=True)
 
 
 def _type(field: FieldInfo) -> str:

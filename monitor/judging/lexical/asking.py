@@ -86,11 +86,12 @@ def states(said: Sentence) -> bool:
         return False
     if ABSTAINS.search(text):
         # "The guide doesn't say, but it names three shops": a part of it states something.
-        return any(not ABSTAINS.search(part) and sentence(part).size >= _MUCH for part in _BUT.split(text))
+        return any(not ABSTAINS.search(part) and sentence(part).size >= _TELLS for part in _BUT.split(text))
     return not (_OFFERS.search(text) and said.size < _MUCH)
 
 
 _BUT: Final = re.compile(r"[,;] (?:but|although|though|however|it does)\b|\b(?:but|however)\b", re.IGNORECASE)
 _NEW: Final = 0.6
 _SAYS: Final = 3
+_TELLS: Final = 5
 _MUCH: Final = 8

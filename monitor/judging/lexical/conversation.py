@@ -8,6 +8,7 @@ wording, so partly supported is the usual finding, and the share of words that i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -154,13 +155,14 @@ def _citations(window: ConversationWindow, statements: Sequence[dict[str, Any]])
     reply = plain(window.reply)
     starts: list[tuple[int, dict[str, Any]]] = []
     for statement in statements:
-        starts.append((reply.find(statement["quote"], starts[-1][0] + 1 if starts else 0), statement))
+        start = reply.find(statement["quote"], starts[-1][0] + 1 if starts else 0)
+        # "... at nine. [1] Wine is served": the mark belongs to the sentence before it.
+        marks = _LEADING.match(statement["quote"])
+        starts.append((start + (len(marks[0]) if marks and start >= 0 else 0), statement))
     found: list[dict[str, Any]] = []
     nothing: dict[str, Any] = {"statement_id": "", "support": ""}
-    place = 0
     for citation in window.citations:
-        place = max(place, reply.find(plain(citation.text), place))
-        statement = next((item for start, item in starts[::-1] if 0 <= start <= place), nothing)
+        statement = next((item for start, item in starts[::-1] if 0 <= start <= citation.start), nothing)
         found.append(
             {
                 "citation_id": citation.citation_id,
@@ -255,10 +257,11 @@ def _cut(text: str) -> str:
     return plain(text)[:_QUOTED].strip()
 
 
+_LEADING: Final = re.compile(r"(?:[\[\u3010][^\]\u3011]*[\]\u3011]\s*)+")
 _QUOTED: Final = 400
 _TELLING: Final = 4
 _CARRIED: Final = 0.35
-_ANSWERABLE: Final = 0.8
+_ANSWERABLE: Final = 0.7
 _SUPPORTED: Final = 0.15
 _STALE: Final = 0.7
 _BEFORE: Final = 10

@@ -15,16 +15,18 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from monitor.rubrics.answers import plain
 from monitor.rubrics.passages import LabelledPassage
 
 CitationForm: TypeAlias = Literal["number", "id", "url"]
 
 
 class Citation(msgspec.Struct, kw_only=True, frozen=True):
-    """A citation as it stands in a reply, and the label of the passage that it leads to; "" for none."""
+    """A citation: its text, where it begins in the plain reply, and the label of its passage, "" for none."""
 
     citation_id: str
     text: str
+    start: int
     passage_id: str
 
 
@@ -35,12 +37,12 @@ def citations(
     marks = [
         (match.start(), place, mark, label)
         for form in forms
-        for match in _MARKS[form].finditer(text)
+        for match in _MARKS[form].finditer(plain(text))
         for place, (mark, label) in enumerate(_resolved(form, match, turn, passages))
     ]
     return tuple(
-        Citation(citation_id=f"K{number}", text=mark, passage_id=label)
-        for number, (_, _, mark, label) in enumerate(sorted(marks), 1)
+        Citation(citation_id=f"K{number}", text=mark, start=start, passage_id=label)
+        for number, (start, _, mark, label) in enumerate(sorted(marks), 1)
     )
 
 

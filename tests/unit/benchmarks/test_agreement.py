@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.agreement import conversation
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -104,3 +106,17 @@ def test_the_last_reply_is_judged_where_the_last_user_turn_corrects(tmp_path: Pa
     assert figures["tm3_balanced_accuracy"]["value"] == figures["corrected_balanced_accuracy"]["value"] == 1
     assert figures["baseline_tm3_balanced_accuracy"]["value"] == 0.5
     assert figures["tm4_balanced_accuracy"]["value"] is None
+
+
+def test_swapped_replies_come_from_a_session_of_another_behavior() -> None:
+    def session(name: str, behavior: str) -> dict[str, Any]:
+        turns = [{"role": "user", "text": "?"}, {"role": "assistant", "text": name}]
+        labels = [{"expected_behaviour": behavior}]
+        return {"session_id": name, "turns": turns, "human": {"turn_labels": labels}}
+
+    found = conversation.swapped([session("a", "answer"), session("b", "answer"), session("c", "abstain")])
+    said = {item["session_id"]: item["turns"][-1]["text"] for item in found}
+    assert (len(found), said["a-own"], said["a-swapped"], said["b-swapped"]) == (6, "a", "c", "c")
+    right = {item["session_id"] for item in found if item["human"]["expected"] == item["human"]["given"]}
+    assert right == {"a-own", "b-own", "c-own"}
+    assert all(item["turns"][-1]["evidence"] == [] for item in found)
