@@ -9,6 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from monitor.judgement import Skipped, SkipReason
+from monitor.rubrics.answers import plain
 from monitor.rubrics.conversation.citations import Citation, CitationForm, citations
 from monitor.rubrics.passages import LabelledPassage, labelled
 from monitor.session import Session, SessionTurn
@@ -74,8 +75,8 @@ class Replies(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def replies(session: Session) -> Replies:
-    """Sort a session's replies. The last of a session that we cut may lack evidence that came later."""
-    said = [turn for turn in session.turns if turn.role == "assistant" and turn.text.strip()]
+    """Sort a session's replies; one of invisible characters says nothing. The last of a session that we cut may lack evidence that came later."""
+    said = [turn for turn in session.turns if turn.role == "assistant" and plain(turn.text)]
     last = said[-1].index if said and session.was_cut else -1
     answers, unjudged = [], []
     for turn in said:

@@ -304,6 +304,13 @@ def test_a_passage_that_came_again_is_not_stale() -> None:
     assert [shown.label for shown in window.passages] == ["E3.1"]
 
 
+def test_a_reply_of_invisible_characters_is_none() -> None:
+    session = chat(("u", "Which is it?"), ("a", "\x1b\u200b"), evidence={1: passage("Six.")})
+    skipped = RUBRIC.applies(session)
+    assert skipped is not None
+    assert skipped.reason == "no_response"
+
+
 def test_sampling_is_even_over_sessions() -> None:
     said = [turn for number in range(4) for turn in (("u", "Question?"), ("a", "Answer."))]
     evidence = {2 * number + 1: passage("Answer.") for number in range(4)}
