@@ -75,7 +75,10 @@ class Replies(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def replies(session: Session) -> Replies:
-    """Sort a session's replies; one of invisible characters says nothing. The last of a session that we cut may lack evidence that came later."""
+    """Sort a session's replies. One of invisible characters says nothing.
+
+    The last one of a session that we cut may lack evidence that came later.
+    """
     said = [turn for turn in session.turns if turn.role == "assistant" and plain(turn.text)]
     last = said[-1].index if said and session.was_cut else -1
     answers, unjudged = [], []
