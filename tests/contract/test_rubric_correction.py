@@ -222,7 +222,7 @@ def test_session_aggregates_are_stored() -> None:
 def test_session_aggregates_are_exported() -> None:
     scores = RUBRIC.outcomes(judged(reverted(), kept())).scores
     assert scores["correction_session_turns"] == [len(SEATS)]
-    assert scores["correction_session_events"] == [1]
+    assert scores["correction_session_events"] == [2]
     assert scores["correction_session_composite"] == [(3.25 + 5) / 2]
     assert scores["correction_session_incorporated"] == scores["correction_session_reverted"] == [0.5]
     assert scores["correction_session_worst:persistence"] == [3.0]
