@@ -21,7 +21,9 @@ from monitor.decision import Job
 from monitor.errors import BackslideError, JudgeFatal
 from monitor.judgement import Judgement, Unscored
 from monitor.judging.accounting import Call, OnCall
+from monitor.judging.batches import BatchPost, answered
 from monitor.judging.breaker import Breaker
+from monitor.judging.deferred import DeferredRun
 from monitor.judging.drive import Driver, JobRun
 from monitor.judging.family import families
 from monitor.judging.flow import judgement
@@ -52,8 +54,8 @@ class JobJudge:
 
     `on_call` hears of every call, which is charged at `price`, `on_same_family` of every job whose assistant is of
     the judge's own family of models; all calls pass `gate`. `outage` says how long to wait after `JudgeFatal`,
-    `breaker` how long otherwise. `prompt` loads the prompt of a rubric with an assistant's constraints. `clock` is
-    monotonic, in seconds.
+    `breaker` how long otherwise. `prompt` loads the prompt of a rubric with an assistant's constraints. `post`
+    takes the questions of deferred jobs. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -68,9 +70,11 @@ class JobJudge:
         price: Price = FREE,
         breaker: Breaker | None = None,
         outage: Outage | None = None,
+        post: BatchPost | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.model = model
+        self.post = post
         self.rubrics = rubrics
         self._settings = settings
         self._on_call = on_call
@@ -105,13 +109,19 @@ class JobJudge:
             return None
         return f"the judge is down: {self._trouble or 'see the log'}"
 
+    @property
+    def batches_down(self) -> str | None:
+        """Say why batches can't be used just now, or None: deferred jobs wait then, and nothing else does."""
+        trouble = self.post.trouble if self.post is not None else None
+        return f"batches are down: {trouble}" if trouble else None
+
     def stop(self) -> None:
         """Wait for the judge no longer: jobs that do are given up; those that are being asked about go on."""
         self._stopping = True
         self._wake.set()
 
-    async def judge(self, job: Job) -> Judgement | None:
-        """Judge a job; None when it had to be given up because of `stop`.
+    async def judge(self, job: Job, *, deferred: bool = False) -> Judgement | None:
+        """Judge a job, by batch if it is `deferred`; None when it had to be given up because of `stop`.
 
         What a rubric or a model trips over is `Unscored(error)`. Raises `InvalidJob`, and `ConfigError` for a
         prompt that doesn't fit its rubric.
@@ -124,6 +134,9 @@ class JobJudge:
         prompt = self._prompts.of(rubric.name, session.attributes.assistant)
         run: JobRun | None = None
         try:
+            if deferred and self.post is not None:
+                later = DeferredRun(job, session, rubric, prompt, max_tokens=self._settings.max_tokens)
+                return await self._deferred(later, self.post)
             run = JobRun(job, session, rubric, prompt, max_tokens=self._settings.max_tokens)
             return await self._drive(run)
         except BackslideError:
@@ -131,6 +144,14 @@ class JobJudge:
         except Exception as error:  # noqa: BLE001 - one session must not stop all others, whatever it trips over
             self._log.error("judging_failed", job_id=job.job_id, error=type(error).__name__, where=_where(error))
             return self._failed(job, rubric, prompt, run, error)
+
+    async def _deferred(self, run: DeferredRun, post: BatchPost) -> Judgement | None:
+        started_at = _now_ms()
+        if not await answered(run, post):
+            return None
+        return run.judgement(
+            self.model, started_at=started_at, finished_at=_now_ms(), prices=self._driver.price.version
+        )
 
     async def _drive(self, run: JobRun) -> Judgement | None:
         while True:
@@ -197,7 +218,7 @@ class JobJudge:
             )
 
     def _failed(self, job: Job, rubric: Rubric, prompt: Prompt, run: JobRun | None, error: Exception) -> Judgement:
-        now = round(time.time() * 1000)
+        now = _now_ms()
         return judgement(
             job,
             rubric,
@@ -219,6 +240,10 @@ def _session(job: Job) -> Session:
         return session_view(job.content)
     except UNREADABLE as error:
         raise InvalidJob("undecodable", f"the session can't be decoded: {type(error).__name__}") from None
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)
 
 
 def _where(error: Exception) -> str:

@@ -89,18 +89,29 @@ class Work(msgspec.Struct, kw_only=True, eq=False):
 
 
 class JobQueue:
-    """All jobs of one process. At most `concurrency` run; `urgent_topic` names the topic that goes first."""
+    """All jobs of one process. At most `concurrency` run; `urgent_topic` names the topic that goes first.
 
-    def __init__(self, concurrency: int, urgent_topic: str, *, remembered: int = REMEMBERED) -> None:
+    With `deferred` routine jobs have so many slots of their own, in which they may wait for hours, and as many
+    offsets past the lowest unfinished one: they neither take a slot from an urgent job nor wait for one.
+    """
+
+    def __init__(
+        self,
+        concurrency: int,
+        urgent_topic: str,
+        *,
+        deferred: int | None = None,
+        remembered: int = REMEMBERED,
+    ) -> None:
         self._concurrency = concurrency
-        self._limit = 2 * concurrency
+        self._deferred = deferred
         self._urgent_topic = urgent_topic
         self._remembered = remembered
         self._partitions: dict[TopicPartition, PartitionJobs] = {}
         self._work: dict[JobKey, Work] = {}
         self._urgent: deque[Work] = deque()
         self._routine: deque[Work] = deque()
-        self._running: set[JobKey] = set()
+        self._running: dict[JobKey, bool] = {}  # whether it is an urgent one
         self._full: set[TopicPartition] = set()
         self._answered: OrderedDict[JobKey, None] = OrderedDict()
 
@@ -137,12 +148,13 @@ class JobQueue:
 
     def start(self) -> Work | None:
         """Give the next job to judge, urgent ones first; None without one, or without a free slot."""
-        line = self._urgent or self._routine
-        if not line or not self._free:
-            return None
-        work = line.popleft()
-        self._running.add(work.key)
-        return work
+        for urgent in (True, False):
+            line = self._line(urgent=urgent)
+            if line and self._free(urgent=urgent):
+                work = line.popleft()
+                self._running[work.key] = urgent
+                return work
+        return None
 
     def finish(self, work: Work, *, answered: bool) -> None:
         """Settle a job whose outcome is with the broker.
@@ -160,7 +172,7 @@ class JobQueue:
 
     def drop(self, work: Work) -> None:
         """Give a running job up without an outcome: its records are not committed and come again."""
-        self._running.discard(work.key)
+        self._running.pop(work.key, None)
         self._work.pop(work.key, None)
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
@@ -197,24 +209,34 @@ class JobQueue:
         for tp, room in rooms.items():
             if room <= 0:
                 self._full.add(tp)
-            elif room >= self._concurrency or not self._line(urgent=self._is_urgent(tp)):
+            elif room >= self._limit(urgent=self._is_urgent(tp)) // 2 or not self._line(
+                urgent=self._is_urgent(tp)
+            ):
                 self._full.discard(tp)
-        hold = bool(self._urgent) and not self._free
+        hold = self._deferred is None and bool(self._urgent) and not self._free(urgent=True)
         return {
             tp: room
             for tp, room in rooms.items()
             if tp not in self._full and not (hold and not self._is_urgent(tp))
         }
 
-    @property
-    def _free(self) -> bool:
-        return len(self._running) < self._concurrency
+    def _free(self, *, urgent: bool) -> bool:
+        """Say whether there is a slot; without a lane of their own routine jobs take what urgent ones leave."""
+        if self._deferred is None:
+            return len(self._running) < self._concurrency
+        running = sum(kind == urgent for kind in self._running.values())
+        return running < (self._concurrency if urgent else self._deferred)
+
+    def _limit(self, *, urgent: bool) -> int:
+        """Give how many offsets past the lowest unfinished one, and queued jobs, there may be (J3)."""
+        return 2 * self._concurrency if urgent or self._deferred is None else self._deferred
 
     def _room(self, partition: TopicPartition) -> int:
         jobs = self._partitions.get(partition)
-        line = self._line(urgent=self._is_urgent(partition))
+        urgent = self._is_urgent(partition)
+        limit = self._limit(urgent=urgent)
         # The second bound keeps memory in check: a job carries its transcript.
-        return min(self._limit - (jobs.span if jobs else 0), self._limit - len(line))
+        return min(limit - (jobs.span if jobs else 0), limit - len(self._line(urgent=urgent)))
 
     def _is_urgent(self, partition: TopicPartition) -> bool:
         return bool(partition.topic == self._urgent_topic)

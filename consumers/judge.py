@@ -19,6 +19,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import CommitFailedError, IllegalStateError
 
 from consumers import kafka, topics
+from consumers.batching import Loop, batching
 from consumers.delivery import KINDS, STAGE, Delivery
 from consumers.health import Health
 from consumers.job_judge import UNREADABLE, InvalidJob, JobJudge
@@ -67,21 +68,24 @@ async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health:
         asked = await check.first()
         rubrics = configured(settings.rubrics)
         policy = PolicyFile(settings.sampling.policy, rubrics=rubrics).policy
-        await topics.require(
-            settings, {names.jobs_urgent, names.jobs_routine, names.judgements, names.dead_letters}
-        )
+        needed = {names.jobs_urgent, names.jobs_routine, names.judgements, names.dead_letters}
+        await topics.require(settings, needed | ({names.batches} if settings.judge.batch.enabled else set()))
         _announce(model, price)
-        judge = JobJudge(
-            settings.judge,
-            model,
-            price=price,
-            rubrics=rubrics,
-            on_call=CallMeter(meters, model, rubrics=rubrics, strata=[item.name for item in policy.strata]),
-            on_same_family=meters.counter("judge_same_family", provider=model.provider, model=model.model).inc,
-        )
+        on_call = CallMeter(meters, model, rubrics=rubrics, strata=[item.name for item in policy.strata])
+        on_same_family = meters.counter("judge_same_family", provider=model.provider, model=model.model).inc
         watching = asyncio.create_task(check.watch(asked), name="judge-check")
         try:
-            await Worker(settings, meters, health, judge).run(stop)
+            async with batching(settings, model, price, on_call) as batches:
+                judge = JobJudge(
+                    settings.judge,
+                    model,
+                    price=price,
+                    rubrics=rubrics,
+                    on_call=on_call,
+                    on_same_family=on_same_family,
+                    post=batches.post,
+                )
+                await Worker(settings, meters, health, judge, beside=batches.loops).run(stop)
         finally:
             watching.cancel()
     finally:
@@ -97,7 +101,10 @@ def _announce(model: JudgeModel, price: Price) -> None:
 
 
 class Worker(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is untyped
-    """One member of the group. Made inside a running loop; `run` once. `wall` gives Unix seconds, for lag only."""
+    """One member of the group. Made inside a running loop; `run` once.
+
+    `beside` runs as long as it does, and ends it by failing. `wall` gives Unix seconds, for lag only.
+    """
 
     def __init__(
         self,
@@ -106,8 +113,10 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is unt
         health: Health,
         judge: JobJudge,
         *,
+        beside: Iterable[Loop] = (),
         wall: Callable[[], float] = time.time,
     ) -> None:
+        self._beside = tuple(beside)
         self._settings = settings
         self._meters = meters
         self._health = health
@@ -115,7 +124,12 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is unt
         self._wall = wall
         self._log = structlog.get_logger().bind(process=STAGE)
         self._topics = (settings.topics.jobs_urgent, settings.topics.jobs_routine)
-        self._queue = JobQueue(settings.judge.concurrency, settings.topics.jobs_urgent)
+        batch = settings.judge.batch
+        self._queue = JobQueue(
+            settings.judge.concurrency,
+            settings.topics.jobs_urgent,
+            deferred=batch.max_in_flight if batch.enabled else None,
+        )
         self._committed: dict[TopicPartition, int] = {}
         self._lag = Lag(self._topics)
         self._reached: dict[TopicPartition, int] = {}
@@ -148,11 +162,14 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is unt
             await self._consumer.start()
             # Only now: `start` would wait for an assignment, deaf to `stop`.
             self._consumer.subscribe(self._topics, listener=self)
-            loops = [asyncio.create_task(self._guarded(loop)) for loop in (self._poll, self._commits, self._watch)]
+            own = (self._poll, self._commits, self._watch)
+            loops = [asyncio.create_task(self._guarded(loop)) for loop in (*own, *self._beside)]
             await self._until(stop.wait())
             self._health.ready(False, "stopping")
             self._stopping = True
             self._judge.stop()
+            if self._judge.post is not None:
+                await self._until(self._judge.post.stop(), self._settings.judge.drain_s)
             # The loops go on meanwhile: polling keeps the membership, what finishes is committed.
             await self._until(self._drained(), self._settings.judge.drain_s)
         finally:
@@ -203,7 +220,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is unt
 
     async def _work(self, work: Work) -> None:
         try:
-            outcome = await self._judged(work.job)
+            outcome = await self._judged(work, work.job)
             if isinstance(outcome, Judgement):
                 count_repairs(self._meters, outcome)
                 await self._delivery.judgement(work, outcome)
@@ -224,14 +241,14 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is unt
         job = repeat_of(work.job, self._settings.judge.repeat_share)
         if job is None or isinstance(first.result, Unscored):
             return True
-        outcome = await self._judged(job)
+        outcome = await self._judged(work, job)
         if isinstance(outcome, Judgement):
             await self._delivery.repeat(work, outcome)
         return outcome is not None
 
-    async def _judged(self, job: Job) -> Judgement | InvalidJob | None:
+    async def _judged(self, work: Work, job: Job) -> Judgement | InvalidJob | None:
         try:
-            return await self._judge.judge(job)
+            return await self._judge.judge(job, deferred=not work.urgent)
         except InvalidJob as error:
             return error
 
@@ -287,7 +304,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is unt
                 self._health.beat()  # `getmany` waits for the new assignment, and liveness isn't the broker's
             self._measure_lag()
             show_gate(self._meters, self._judge.gate, time.monotonic())
-            self._report(self._judge.down)
+            self._report(self._judge.down or self._judge.batches_down)
             await asyncio.sleep(_WATCH_S)
 
     def _measure_lag(self) -> None:

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from monitor.judge_file import Progress
+from monitor.judging.prices import dollars
 
 
 @contextmanager
@@ -35,4 +36,5 @@ def spent(at: Progress) -> str:
     """Say in a few words what the judge was asked so far."""
     failed = sum(count for name, count in at.calls.by_error_type.items() if name != "none")
     tokens = sum(at.calls.tokens.values())
-    return f"{at.calls.by_error_type.total()} calls, {failed} failed, {tokens:,} tokens"
+    calls = f"{at.calls.by_error_type.total()} calls, {failed} failed"
+    return f"{calls}, {tokens:,} tokens, {dollars(at.calls.cost_nusd)}"

@@ -55,8 +55,9 @@ def topic_specs(settings: Settings) -> tuple[TopicSpec, ...]:
         "max.message.bytes": str(topics.max_event_message_bytes),
         "message.timestamp.type": "LogAppendTime",
     }
+    batches = {**own, "retention.ms": str(3 * 24 * HOUR_MS)}
     dead = {**own, "retention.ms": str(30 * 24 * HOUR_MS)}
-    return (
+    specs = (
         TopicSpec(name=topics.events, partitions=topics.event_partitions, configs=events),
         TopicSpec(name=topics.sessions, partitions=topics.event_partitions, configs=own),
         TopicSpec(name=topics.jobs_urgent, partitions=topics.job_partitions, configs=own),
@@ -65,6 +66,9 @@ def topic_specs(settings: Settings) -> tuple[TopicSpec, ...]:
         TopicSpec(name=topics.judgements, partitions=topics.job_partitions, configs=own),
         TopicSpec(name=topics.dead_letters, partitions=1, configs=dead),
     )
+    # One partition: the order of the notes decides.
+    noted = TopicSpec(name=topics.batches, partitions=1, configs=batches)
+    return (*specs, noted) if settings.judge.batch.enabled else specs
 
 
 async def create(settings: Settings) -> list[str]:

@@ -185,5 +185,6 @@ async def judge_file(
         invalid=source.invalid,
         calls=dict(judging.judge.calls.by_error_type),
         tokens=dict(judging.judge.calls.tokens),
+        cost_nusd=judging.judge.calls.cost_nusd,
         canceled=canceled,
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from monitor.judgement import Judgement, Skipped, Unscored
+from monitor.judging.prices import dollars
 from monitor.replay_summary import Census, CensusRate, listed, percent, table
 from monitor.rubrics import RUBRICS
 from monitor.sampling.decide import resolve_labels
@@ -18,8 +19,8 @@ class JudgeSummary(msgspec.Struct, kw_only=True, frozen=True):
     """What became of `sessions` finished sessions: `verdicts`, `skipped` and `unscored` (by reason), or `missing`.
 
     `rates` are over all scored sessions, without weights or intervals: nothing was sampled. `invalid` counts lines
-    of the input by reason, `calls` calls of the judge by error type (`none`: answered), `tokens` by type. `known`
-    sessions were in the file of judgements before.
+    of the input by reason, `calls` calls of the judge by error type (`none`: answered), `tokens` by type;
+    `cost_nusd` is their price in 1e-9 $. `known` sessions were in the file of judgements before.
     """
 
     rubric: str
@@ -35,6 +36,7 @@ class JudgeSummary(msgspec.Struct, kw_only=True, frozen=True):
     invalid: dict[str, int] = {}
     calls: dict[str, int] = {}
     tokens: dict[str, int] = {}
+    cost_nusd: int = 0
     canceled: bool = False
 
     def to_text(self) -> str:
@@ -89,7 +91,7 @@ def _lines(summary: JudgeSummary) -> Iterator[str]:
         failed = {name: count for name, count in summary.calls.items() if name != "none"}
         yield f"{sum(summary.calls.values())} calls of the judge{listed(failed)}"
     if summary.tokens:
-        yield f"{sum(summary.tokens.values())} tokens{listed(summary.tokens)}"
+        yield f"{sum(summary.tokens.values())} tokens{listed(summary.tokens)}, {dollars(summary.cost_nusd)}"
     if summary.rates:
         yield ""
         heads = ("assistant", "version", "measure", "sessions", "failures", "rate")

@@ -101,6 +101,11 @@ class TopicSettings(Section):
         return f"{self.prefix}judgements"
 
     @property
+    def batches(self) -> str:
+        """Which question went into which batch."""
+        return f"{self.prefix}batches"
+
+    @property
     def dead_letters(self) -> str:
         """What no stage could take in."""
         return f"{self.prefix}dead-letters"
@@ -179,6 +184,24 @@ class PriceSettings(TokenPrices):
     batch: Decimal = Field(default=Decimal(1), gt=0, le=1, decimal_places=2)
 
 
+class BatchSettings(Section):
+    """Routine jobs by the provider's batches: half the price, answers within a day, mostly within an hour."""
+
+    enabled: bool = Field(default=False, description="Only with an anthropic judge; urgent jobs stay calls.")
+    max_requests: int = Field(default=1_000, ge=1, le=10_000, description="Questions in a batch.")
+    max_wait_s: float = Field(default=300.0, gt=0, description="For a batch to fill: after that it goes as it is.")
+    poll_s: float = Field(default=30.0, gt=0, description="Time between looks at a batch.")
+    max_in_flight: int = Field(
+        default=2_000,
+        ge=1,
+        le=50_000,
+        description="Routine jobs that wait in a process, each with its transcript.",
+    )
+    on_shutdown: Literal["keep", "cancel"] = Field(
+        default="keep", description="`keep`: batches go on, and a restart reads them; `cancel`: they end."
+    )
+
+
 class JudgeSettings(Section):
     """Who judges, how many at a time, and for how long."""
 
@@ -231,6 +254,7 @@ class JudgeSettings(Section):
     retry_after_cap_s: float = Field(
         default=30.0, gt=0, description="A longer wish of the provider puts the job off instead."
     )
+    batch: BatchSettings = BatchSettings()
     repeat_share: float = Field(
         default=0.02,
         ge=0,

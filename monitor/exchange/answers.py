@@ -19,11 +19,10 @@ import msgspec
 from monitor.errors import InputError, JudgeError
 from monitor.exchange import openai
 from monitor.judgement import Usage
-from monitor.judging.anthropic_reply import completion_from, error_from
-from monitor.judging.flow import Failure, Reply, failed_attempt
+from monitor.judging.batch_reply import batch_reply, failed
+from monitor.judging.flow import Reply
 from monitor.judging.model import Completion, Stop
 
-_ITSELF_WRONG: Final = frozenset({"invalid_request", "too_large"})
 _FORMS: Final = "`id` with `text` or `answer`, or `custom_id` with `result` or with `response`"
 
 
@@ -41,17 +40,6 @@ class _Plain(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     answer: dict[str, Any] | None = None
     stop: Stop = "end"
     usage: Usage = Usage()
-
-
-class _Result(msgspec.Struct):
-    type: str
-    message: msgspec.Raw = msgspec.Raw(b"{}")
-    error: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class _Anthropic(msgspec.Struct):
-    custom_id: str
-    result: _Result
 
 
 def read_answers(path: Path, model: str) -> Iterator[Answer]:
@@ -72,23 +60,6 @@ def read_answers(path: Path, model: str) -> Iterator[Answer]:
             yield Answer(id=question_id, reply=reply, place=place)
 
 
-def batch_reply(raw: bytes, model: str) -> tuple[str, Reply]:
-    """Read a line of a Message Batch's results: the id of its question, and the reply.
-
-    Raises `msgspec.DecodeError` when it is none.
-    """
-    line = msgspec.json.decode(raw, type=_Anthropic)
-    match line.result.type:
-        case "succeeded":
-            return line.custom_id, _message(bytes(line.result.message))
-        case "errored":
-            return line.custom_id, _failed(error_from(bytes(line.result.error), model=model))
-        case "expired" | "canceled" as kind:
-            return line.custom_id, Failure(error_type="timeout", message=f"the batch has {kind} before its turn")
-        case _:
-            return line.custom_id, Failure(error_type="bad_response", message="a result of an unknown type")
-
-
 def _read(line: bytes, model: str) -> tuple[str, Reply]:
     value = msgspec.json.decode(line)
     keys = value.keys() if isinstance(value, dict) else set()
@@ -96,7 +67,7 @@ def _read(line: bytes, model: str) -> tuple[str, Reply]:
         return batch_reply(line, model)
     if {"custom_id", "response"} <= keys:
         question_id, found = openai.batch_reply(line, model)
-        return question_id, _failed(found) if isinstance(found, JudgeError) else found
+        return question_id, failed(found) if isinstance(found, JudgeError) else found
     if "id" in keys and not {"custom_id"} & keys:
         return _plain(line)
     raise msgspec.ValidationError(f"must hold {_FORMS}")
@@ -108,15 +79,3 @@ def _plain(line: bytes) -> tuple[str, Reply]:
         raise msgspec.ValidationError("must hold either `text` or `answer`")
     text = msgspec.json.encode(answer.answer).decode() if answer.text is None else answer.text
     return answer.id, Completion(text=text, stop=answer.stop, usage=answer.usage)
-
-
-def _message(raw: bytes) -> Reply:
-    try:
-        return completion_from(raw)
-    except JudgeError as error:
-        return _failed(error)
-
-
-def _failed(error: JudgeError) -> Failure:
-    """Note an error; what the provider rejects for the request's own sake isn't asked again."""
-    return failed_attempt(error, final="error" if error.error_type in _ITSELF_WRONG else None)

@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from monitor.config import Settings
-from monitor.errors import InputError
+from monitor.config import JudgeSettings, Settings
+from monitor.errors import ConfigError, InputError
 from monitor.exchange.answers import Answer, read_answers
 from monitor.exchange.forms import FileJudge, Form, file_judge
 from monitor.exchange.outgoing import QuestionFile
@@ -27,6 +27,7 @@ from monitor.judgement import Attempt, AttemptKind, Judgement
 from monitor.judgement_file import JudgementFile
 from monitor.judging.accounting import TOKEN_TYPES
 from monitor.judging.deferred import DeferredRun, DeferredRuns, Question
+from monitor.judging.prices import FREE, Price, price_of
 from monitor.judging.prompt import Prompts
 from monitor.recorded import SessionFile, Spool, file_job
 from monitor.rubrics import configured, named
@@ -68,6 +69,7 @@ class Round:
         self,
         settings: Settings,
         judge: FileJudge,
+        price: Price,
         runs: DeferredRuns,
         answers: Answers,
         out: JudgementFile,
@@ -77,7 +79,9 @@ class Round:
         self.tokens: Counter[str] = Counter()
         self.refused: list[Refused] = []
         self.sessions = self.known = self.used = self.open = self.never_answered = 0
+        self.cost_nusd = 0
         self._judge = judge
+        self._price = price
         self._runs = runs
         self._answers = answers
         self._out = out
@@ -96,13 +100,19 @@ class Round:
             if self._repairs is not None:
                 self._repairs.add(run, pending.closed_at, told)
             return
-        judgement = run.judgement(self._judge, started_at=pending.closed_at, finished_at=pending.closed_at)
+        judgement = run.judgement(
+            self._judge,
+            started_at=pending.closed_at,
+            finished_at=pending.closed_at,
+            prices=self._price.version,
+        )
         if self._out.known_for(run.job) is None:
             self._out.append(judgement)
         else:
             self.known += 1
         self.counts.add(judgement, run.session)
         self.tokens.update(_tokens(judgement))
+        self.cost_nusd += judgement.cost_nusd
 
     def _resumed(self, pending: Pending, source: str) -> DeferredRun:
         run = self._runs.of(pending.job)
@@ -123,11 +133,13 @@ class Round:
     def _answered(self, run: DeferredRun) -> Iterator[Told]:
         while (found := self._next(run)) is not None:
             question, answer = found
-            attempt = run.answer(question.id, answer.reply)
+            cost = self._price.cost(answer.reply.usage, batch=True)
+            reply = msgspec.structs.replace(answer.reply, cost_nusd=cost)
+            attempt = run.answer(question.id, reply)
             self.used += 1
             if attempt.kind != "valid":
                 self.refused.append(_refused(answer, run, attempt))
-            yield Told.of(question.id, answer.reply)
+            yield Told.of(question.id, reply)
 
     def _next(self, run: DeferredRun) -> tuple[Question, Answer] | None:
         for question in run.questions:
@@ -204,7 +216,7 @@ def import_answers(
         undo = files.enter_context(ExitStack())
         if not resume:
             undo.callback(out.unlink)
-        taken = Round(settings, by, runs, answers, file, again)
+        taken = Round(settings, by, _price(by, settings.judge), runs, answers, file, again)
         for pending in source.pending:
             taken.take_in(pending, source.name)
         undo.pop_all()
@@ -233,8 +245,17 @@ def _judged(taken: Round, head: Head, out: Path, invalid: Mapping[str, int]) -> 
         missing=taken.sessions - taken.counts.judged,
         rates=taken.counts.rates(),
         invalid=dict(invalid),
+        cost_nusd=taken.cost_nusd,
         tokens={name: count for name, count in taken.tokens.items() if count},
     )
+
+
+def _price(judge: FileJudge, settings: JudgeSettings) -> Price:
+    """Give the price of who answered; a person, or a model that no table knows, is free here."""
+    try:
+        return price_of(judge.name, settings.prices)
+    except ConfigError:
+        return FREE
 
 
 def _tokens(judgement: Judgement) -> dict[str, int]:

@@ -40,6 +40,7 @@ class Call(msgspec.Struct, kw_only=True, frozen=True):
     """One call, answered or not. `error_type` is None for an answered one, else one of `ERROR_TYPES`.
 
     `usage` is zero where the provider told none, as it does for calls that failed. `cost_nusd` is in 1e-9 $.
+    An answer that came out of a `batch` has no duration.
     """
 
     provider: str
@@ -51,6 +52,7 @@ class Call(msgspec.Struct, kw_only=True, frozen=True):
     usage: Usage
     cost_nusd: int = 0
     error_type: str | None = None
+    batch: bool = False
 
 
 OnCall: TypeAlias = Callable[[Call], None]
@@ -82,7 +84,8 @@ class CallMeter:
     def __call__(self, call: Call) -> None:
         """Add a call. Thinking tokens are part of the output tokens, and shown beside them."""
         labels = {"provider": call.provider, "model": call.model}
-        self._meters.histogram("judge_request_duration_seconds", **labels).observe(call.duration_s)
+        if not call.batch:
+            self._meters.histogram("judge_request_duration_seconds", **labels).observe(call.duration_s)
         self._meters.counter("judge_requests", **labels, error_type=call.error_type or ANSWERED).inc()
         for token_type in TOKEN_TYPES:
             tokens = getattr(call.usage, f"{token_type}_tokens")

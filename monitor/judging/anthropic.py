@@ -60,7 +60,7 @@ class AnthropicJudge:
         self._cache_ttl = cache_ttl
         self._wall = wall
         # Spans are off: a tracer set up elsewhere in the process must not get at the transcript.
-        self._client = anthropic.AsyncAnthropic(
+        self.client = anthropic.AsyncAnthropic(
             api_key=api_key, base_url=base_url, max_retries=0, open_telemetry=False
         )
 
@@ -71,8 +71,8 @@ class AnthropicJudge:
         (`FatalType`). A refusal and an answer cut at `max_tokens` are completions.
         """
         started = time.monotonic()
-        create = self._client.messages.with_raw_response.create
-        sent = await self._send(partial(create, **self.params_for(request)), timeout)
+        create = self.client.messages.with_raw_response.create
+        sent = await self.send(partial(create, **self.params_for(request)), timeout)
         if isinstance(sent, JudgeError):
             raise sent
         raw, headers = sent
@@ -89,25 +89,26 @@ class AnthropicJudge:
 
     async def aclose(self) -> None:
         """Release connections."""
-        await self._client.close()
+        await self.client.close()
 
     async def describe(self, *, timeout: float) -> ModelFacts | None:  # noqa: ASYNC109 - the seam's
         """Ask what the provider knows of the model; None where nothing speaks the Models API.
 
         Raises `JudgeError` when the provider could not be asked.
         """
-        models = self._client.models.with_raw_response
-        sent = await self._send(partial(models.retrieve, self.model), timeout)
+        models = self.client.models.with_raw_response
+        sent = await self.send(partial(models.retrieve, self.model), timeout)
         if not isinstance(sent, JudgeError):
             return facts_from(sent[0])
         if sent.error_type != "not_found":
             raise sent
         # Either the model isn't there, or the endpoint isn't, as with many gateways: their lists tell.
-        listed = await self._send(partial(models.list, limit=_LISTED), timeout)
+        listed = await self.send(partial(models.list, limit=_LISTED), timeout)
         offers = None if isinstance(listed, JudgeError) else models_from(listed[0])
         return None if offers is None else ModelFacts(known=self.model in offers, offers=offers)
 
-    async def _send(self, call: _Call, seconds: float) -> tuple[bytes, Mapping[str, str]] | JudgeError:
+    async def send(self, call: _Call, seconds: float) -> tuple[bytes, Mapping[str, str]] | JudgeError:
+        """Make a call of `client`, with raw response, within `seconds`: the bytes and headers of the reply."""
         # The error is returned, not raised: raised in here, its __context__ would keep the SDK's exception alive.
         try:
             # httpx times out each read; a server that trickles bytes is stopped by the outer timeout alone.
@@ -127,7 +128,7 @@ class AnthropicJudge:
         except anthropic.APIConnectionError as error:
             return JudgeUnavailable("connection", f"connection failed: {type(error.__cause__).__name__}")
         http = response.http_response
-        return http.content, http.headers
+        return await http.aread(), http.headers
 
 
 def params_for(request: JudgeRequest, *, model: str, effort: Effort, cache_ttl: CacheTtl) -> dict[str, Any]:

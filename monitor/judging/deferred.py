@@ -41,12 +41,13 @@ from monitor.session import Session, session_view
 class Question(msgspec.Struct, kw_only=True, frozen=True):
     """One question that waits for its answer. `number` is that of the attempt in its window, from 1.
 
-    `id` has at most 64 letters, digits, `-` and `_`, which is what batch services take.
+    `stratum` is that of its job. `id` has at most 64 letters, digits, `-` and `_`, as batch services want it.
     """
 
     id: str
     number: int
     request: JudgeRequest
+    stratum: str = ""
 
 
 class _Asked(msgspec.Struct, kw_only=True, eq=False):
@@ -95,8 +96,8 @@ class DeferredRun:
                 return asked.attempts[-1]
         raise KeyError(question_id)
 
-    def judgement(self, judge: Instrument, *, started_at: int, finished_at: int) -> Judgement:
-        """Merge what the windows gave; for a run that is done. Times are Unix milliseconds."""
+    def judgement(self, judge: Instrument, *, started_at: int, finished_at: int, prices: str = "") -> Judgement:
+        """Merge what the windows gave; for a run that is done. Times and `prices` as in `flow.judgement`."""
         outcomes = self._outcomes()
         return judgement(
             self.job,
@@ -107,6 +108,7 @@ class DeferredRun:
             outcomes,
             started_at=started_at,
             finished_at=finished_at,
+            prices=prices,
         )
 
     def _open(self) -> None:
@@ -139,7 +141,10 @@ class DeferredRun:
             return
         number = len(asked.attempts) + 1
         asked.question = Question(
-            id=question_id(self.job, self.prompt, request, number), number=number, request=request
+            id=question_id(self.job, self.prompt, request, number),
+            number=number,
+            request=request,
+            stratum=self.job.stratum,
         )
 
 

@@ -10,10 +10,12 @@ from pydantic import SecretStr
 
 from monitor.config import JudgeSettings
 from monitor.errors import ConfigError
+from monitor.judging.batches import BatchClient, BatchPolicy
 from monitor.judging.lexical import LexicalJudge
 from monitor.judging.limits import LimitPolicy
 from monitor.judging.model import JudgeModel
 from monitor.judging.retry import RetryPolicy
+from monitor.settings import BatchSettings
 
 API_KEY_VARIABLE: Final = "BACKSLIDE_JUDGE__API_KEY"
 PROVIDERS: Final = ("anthropic", "openai_compatible")
@@ -35,6 +37,30 @@ def judge_name(settings: JudgeSettings) -> str:
     """Give the `name` of the judge that `judge.model` asks for, without its key. Raises `ConfigError`."""
     provider, model = _named(settings)
     return f"{provider}:{model}" if model else provider
+
+
+def open_batches(judge: JudgeModel) -> BatchClient:
+    """Give the batches of a judge's provider. Raises `ConfigError` when it has none."""
+    if judge.provider != "anthropic":
+        raise ConfigError(
+            f"judge.batch.enabled = true: the judge {judge.name} has no batches; allowed with anthropic:<model>"
+        )
+    from monitor.judging.anthropic import AnthropicJudge  # noqa: PLC0415 - see `_anthropic`
+    from monitor.judging.anthropic_batches import AnthropicBatches  # noqa: PLC0415
+
+    if not isinstance(judge, AnthropicJudge):
+        raise TypeError(type(judge).__name__)
+    return AnthropicBatches(judge)
+
+
+def batch_policy(settings: BatchSettings) -> BatchPolicy:
+    """Give the policy of batches that the settings ask for."""
+    return BatchPolicy(
+        max_requests=settings.max_requests,
+        max_wait_s=settings.max_wait_s,
+        poll_s=settings.poll_s,
+        cancel=settings.on_shutdown == "cancel",
+    )
 
 
 def retry_policy(settings: JudgeSettings) -> RetryPolicy:

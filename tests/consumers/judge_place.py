@@ -183,7 +183,7 @@ class Place:
         return str(getattr(self.settings.topics, name))
 
     def partitions(self, name: str) -> int:
-        return 1 if name == "dead_letters" else self.settings.topics.job_partitions
+        return 1 if name in {"dead_letters", "batches"} else self.settings.topics.job_partitions
 
     async def write(self, jobs: Iterable[Job]) -> None:
         items = list(jobs)

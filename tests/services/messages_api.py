@@ -7,12 +7,14 @@ blank messages), remembers them, and answers from a script. It describes the mod
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from tests.services.message_batches import PATH, Batches
 from tests.services.scripted_api import HANG_S, Received, Reply, Script, ScriptedApi, html, raw
 
 __all__ = [
@@ -38,6 +40,8 @@ __all__ = [
     "trickle",
 ]
 
+_OK: Final = 200
+_NOT_FOUND: Final = 404
 API_VERSION: Final = "2026-10-21"
 API_KEY: Final = "key-of-the-tests"
 PARAMETERS: Final = frozenset(
@@ -163,6 +167,8 @@ class MessagesApi(ScriptedApi):
         super().__init__(otherwise)
         self.models: list[dict[str, Any]] | None = None
         self.model_reply: Reply | None = None
+        self.batches = Batches(_wrong_body)
+        self.batch_failures: deque[Reply] = deque()
         self._cached: set[str] = set()
 
     def reset(self) -> None:
@@ -175,7 +181,22 @@ class MessagesApi(ScriptedApi):
         """Refuse what the API refuses, describe models, and answer the rest from the script."""
         if received.method == "GET" and received.path.startswith("/v1/models"):
             return self._described(received)
+        if received.path.startswith(PATH):
+            return _unauthorized(received) or self._batched(received)
         return _refused(received) or self._priced(received.body, self.next_reply(received))
+
+    def _batched(self, received: Received) -> Reply:
+        """Serve batches; `batch_failures` come instead, one a request: those with status 200 when it is done."""
+        lost = self.batch_failures.popleft() if self.batch_failures else None
+        if lost is not None and lost.status != _OK:
+            return lost
+        path = urlsplit(received.path).path.removeprefix(PATH).strip("/")
+        status, body = self.batches.answer(received.method, path, received.body, self.base_url)
+        if status != _OK:
+            return failure(
+                status, "not_found_error" if status == _NOT_FOUND else "invalid_request_error", str(body)
+            )
+        return lost or raw(body if isinstance(body, bytes) else json.dumps(body).encode())
 
     def _described(self, received: Received) -> Reply:
         if self.model_reply is not None:

@@ -57,6 +57,28 @@ def test_urgent_jobs_start_first_and_slots_are_bounded() -> None:
     assert (queue.running, queue.waiting) == (2, 1)
 
 
+def test_deferred_jobs_have_slots_and_offsets_of_their_own() -> None:
+    queue = JobQueue(2, URGENT, deferred=10)
+    for offset in range(10):
+        deliver(queue, ROUTINE, offset, f"r{offset}")
+    for offset in range(3):
+        deliver(queue, URGENT, offset, f"u{offset}")
+    names = [started(queue).job.job_id for _ in range(12)]
+    assert names == ["u0", "u1", *(f"r{offset}" for offset in range(10))]
+    assert queue.start() is None
+    partitions = [TopicPartition(URGENT, 0), TopicPartition(ROUTINE, 0)]
+    # The routine partition is full; urgent jobs queue, and are polled for all the same.
+    assert queue.wanted(partitions) == {partitions[0]: 1}
+
+
+def test_routine_partitions_do_not_wait_for_urgent_jobs_when_they_are_deferred() -> None:
+    queue = JobQueue(1, URGENT, deferred=4)
+    for offset in range(2):
+        deliver(queue, URGENT, offset, f"u{offset}")
+    started(queue)
+    assert queue.wanted([TopicPartition(ROUTINE, 0)]) == {TopicPartition(ROUTINE, 0): 4}
+
+
 def test_the_commit_stops_at_the_lowest_unfinished_offset() -> None:
     queue = JobQueue(3, URGENT)
     for offset in range(10, 13):

@@ -16,6 +16,7 @@ from monitor.exchange.forms import Form
 from monitor.exchange.state import state_path
 from monitor.judge_file import judge_file
 from monitor.judgement import Attempt, Judgement, Skipped, Unscored, Usage, Verdict
+from monitor.judging.prices import price_of
 from tests.services.messages_api import _wrong_body
 from tests.unit.exchange.place import ANSWERED, Line, Place, anthropic, lexical, openai, plain
 
@@ -29,7 +30,7 @@ def alike(judgements: list[Judgement]) -> list[Any]:
     """Leave out who judged, at which prices, and what only a call tells."""
 
     def bare(attempt: Attempt) -> Attempt:
-        return msgspec.structs.replace(attempt, usage=Usage(), request_id=None, duration_ms=0)
+        return msgspec.structs.replace(attempt, usage=Usage(), request_id=None, duration_ms=0, cost_nusd=0)
 
     return [
         msgspec.structs.replace(
@@ -57,6 +58,18 @@ async def test_answers_by_file_give_the_judgements_that_calls_give(place: Place,
     judged = place.judged()
     assert alike(judged) == alike(await live(place))
     assert {item.judge for item in judged} == {summary.judge}
+    assert found.judged.cost_nusd == 0  # no table knows who answered
+
+
+async def test_a_batch_that_a_table_knows_is_charged_at_half_the_price(place: Place) -> None:
+    judge = "anthropic:claude-haiku-5-5"
+    place.export("anthropic", judge=judge)
+    lines = [anthropic(question.id, await lexical(question)) for question in place.asked()]
+    found = place.take_in(place.write(lines))
+    price = price_of(judge, {})
+    each = price.cost(Usage(input_tokens=7, output_tokens=2), batch=True)
+    assert 2 * each == price.cost(Usage(input_tokens=7, output_tokens=2))
+    assert found.judged.cost_nusd == 4 * each == sum(item.cost_nusd for item in place.judged())
 
 
 def test_the_same_sessions_give_the_same_questions(place: Place) -> None:

@@ -457,6 +457,6 @@ async def test_the_server_refuses_what_the_api_refuses(
         "output_config": {"format": {"type": "json_schema", "schema": anthropic.transform_schema(SCHEMA)}},
     }
     server.script(api.message("{}"))
-    await judge._client.messages.create(**valid)
+    await judge.client.messages.create(**valid)
     with pytest.raises(anthropic.BadRequestError):
-        await judge._client.messages.create(**(valid | change))
+        await judge.client.messages.create(**(valid | change))

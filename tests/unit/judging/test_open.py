@@ -55,7 +55,7 @@ async def test_without_an_address_it_is_the_providers_own(monkeypatch: pytest.Mo
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1")
     judge = open_judge(settings(model="anthropic:claude-haiku-5-5", api_key="k"))
     assert isinstance(judge, AnthropicJudge)
-    assert str(judge._client.base_url) == "https://api.anthropic.com"
+    assert str(judge.client.base_url) == "https://api.anthropic.com"
     await judge.aclose()
 
 
