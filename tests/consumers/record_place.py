@@ -190,9 +190,10 @@ class Place:
         """Make every transaction fail at once."""
         with closing(sqlite3.connect(self.file, isolation_level=None)) as connection:
             connection.execute("PRAGMA busy_timeout = 10000")
-            connection.execute("ALTER TABLE totals RENAME TO totals_elsewhere")
+            # Every transaction reads it first; one that adds nothing would not miss the totals.
+            connection.execute("ALTER TABLE meta RENAME TO meta_elsewhere")
             yield
-            connection.execute("ALTER TABLE totals_elsewhere RENAME TO totals")
+            connection.execute("ALTER TABLE meta_elsewhere RENAME TO meta")
 
 
 def content(file: Path) -> tuple[Sums, dict[str, set[Any]]]:

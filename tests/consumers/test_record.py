@@ -164,7 +164,7 @@ async def test_a_store_that_fails_is_tried_again_with_the_same_batch(place: Plac
         with place.broken():
             await place.write(made[50:])
             await until(lambda: not health.is_ready[0])
-            assert "no such table: totals" in health.is_ready[1]
+            assert "no such table: meta" in health.is_ready[1]
             assert counted(meters, "store_up") == 0
             await asyncio.sleep(2)
             assert await place.committed() == 50

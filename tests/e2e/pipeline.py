@@ -7,6 +7,7 @@ import signal
 import time
 import urllib.request
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from consumers.kafka import event_key, producer
 from monitor.store import Store, Totals
 from monitor.traffic import TrafficGenerator
 from tests.consumers.assemble_place import AssemblePlace, Worker
+from tests.consumers.broker_io import until
 from tests.services.kafka import KafkaBroker
 
 ASSISTANTS = {name: ["2026.10", "2026.11"] for name in ("concierge", "helpdesk")}
@@ -75,13 +77,26 @@ def sum_of(totals: Totals, name: str) -> int:
 
 
 def children(worker: Worker) -> dict[str, psutil.Process]:
-    """Give the processes under a supervisor by name."""
-    found = psutil.Process(worker.pid).children()
-    return {child.cmdline()[child.cmdline().index("run") + 1]: child for child in found}
+    """Give the processes under a supervisor by name; one that is just ending or beginning isn't among them."""
+    found = {}
+    for child in psutil.Process(worker.pid).children():
+        try:
+            command = child.cmdline()
+        except psutil.Error:
+            continue
+        if "run" in command:
+            found[command[command.index("run") + 1]] = child
+    return found
 
 
 async def kill_each(worker: Worker, names: Iterable[str], every: float) -> None:
-    """SIGKILL each process once, one after the other."""
+    """SIGKILL each process once, one after the other, when it is there."""
     for name in names:
         await asyncio.sleep(every)
+        await until(partial(running, worker, name), 60)
         children(worker)[name].send_signal(signal.SIGKILL)
+
+
+def running(worker: Worker, name: str) -> bool:
+    """Say whether a process of that name runs under a supervisor."""
+    return name in children(worker)

@@ -58,7 +58,7 @@ def test_an_empty_file_is_fine(file: Path) -> None:
         ({"assembly": {"gap_s": -1}}, "FILE: assembly.gap_s = -1: Input should be greater than 0"),
         ({"assembly": {"gap_s": float("inf")}}, "FILE: assembly.gap_s = inf: Input should be a finite number"),
         ({"assembly": {"gap_s": float("nan")}}, "FILE: assembly.gap_s = nan: Input should be a finite number"),
-        ({"judge": {"effort": "max"}}, "FILE: judge.effort = 'max': Input should be 'low', 'medium' or 'high'"),
+        ({"judge": {"effort": "all"}}, "FILE: judge.effort = 'all': Input should be 'default', 'low', 'medium'"),
         ({"log": {"level": "loud"}}, "FILE: log.level = 'loud': Input should be 'debug', 'info'"),
         ({"topics": {"event_partitions": 0}}, "FILE: topics.event_partitions = 0: Input should be greater"),
         ({"kafka": {"group_prefix": "a b"}}, "FILE: kafka.group_prefix = 'a b': String should match pattern"),

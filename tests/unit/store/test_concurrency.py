@@ -57,7 +57,7 @@ def test_r5_two_recorders_never_count_two_segments_that_overlap(url: str) -> Non
 
 
 def test_r1_a_deadlock_with_another_writer_is_tried_again(postgres: PostgresServer) -> None:
-    """Another program locks two sessions in the other order; the recorder came first, so it is the victim."""
+    """Another program locks two sessions in the other order; it looks for deadlocks late, so it is no victim."""
     store = Store.open(postgres.emptied(), rubrics=RUBRICS)
     first, second = sorted(("a", "b"), key=lambda name: session_key("t", name))
     store.record([addendum("a", offset=1), addendum("b", offset=2)])
@@ -65,6 +65,7 @@ def test_r1_a_deadlock_with_another_writer_is_tried_again(postgres: PostgresServ
     waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
     with store._engine.connect() as looking, ThreadPoolExecutor(1) as pool:
         with store._engine.begin() as other:
+            other.execute(text("SET LOCAL deadlock_timeout = '60s'"))
             other.execute(lock, {"key": session_key("t", second)})
             recording = pool.submit(store.record, [decision("a"), judgement("a"), decision("b")])
             while not looking.execute(waiting).scalar():
