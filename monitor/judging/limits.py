@@ -3,8 +3,8 @@
 Two kinds work together in a `Limiter`, which the `Gate` asks before each call:
 
 `Concurrency`  calls in flight. It starts low and doubles with every clean round until the provider first says 429;
-               after that a clean round adds 5 %. When more than a tenth of the replies are 429, the limit is cut
-               to 80 %, at most once per cool-down. Whatever else goes wrong only keeps it from growing.
+               after that a clean round adds 5 %. When more than a tenth of the calls end in 429, the limit is
+               cut to 80 %, at most once per cool-down. Whatever else goes wrong only keeps it from growing.
 `Bucket`       requests or tokens a minute, if the settings name a quota: filled evenly, corrected downwards by
                what the provider says is left.
 
@@ -61,7 +61,9 @@ class Concurrency:
     _BUSY: Final = 0.8
     _TOLERATED: Final = 0.1
     _CLEAN: Final = 0.05
-    # The share of 429s is a moving mean over about so many replies.
+    # The share of 429s is taken over about so many calls, or twice as many as are allowed if that is more. It is
+    # of the calls begun, not of the replies: a 429 comes at once and an answer takes a second, so the first
+    # replies to a round of calls are its 429s.
     _MEMORY: Final = 100
 
     def __init__(self, policy: LimitPolicy) -> None:
@@ -71,7 +73,7 @@ class Concurrency:
         self.in_flight = 0
         self._slow_start = True
         self._until = -math.inf
-        self._share = 0.0
+        self._begun = self._turned_down = 0.0
         self._peak = self._replies = self._refused = 0
         self._failed = False
 
@@ -84,6 +86,9 @@ class Concurrency:
         """Count a call in."""
         self.in_flight += 1
         self._peak = max(self._peak, self.in_flight)
+        kept = 1 - 1 / self._memory
+        self._begun = self._begun * kept + 1
+        self._turned_down *= kept
 
     def end(self, now: float, outcome: Outcome, retry_after: float = 0.0) -> None:
         """Count a call out, and learn from it; a canceled or unused one teaches nothing."""
@@ -100,16 +105,21 @@ class Concurrency:
             return
         self._refused += limited
         self._failed = self._failed or outcome == "failed"
-        self._share += (limited - self._share) / self._MEMORY
-        if limited and self._share > self._TOLERATED:
+        self._turned_down += limited
+        # Half of the memory at least, since a few calls say little.
+        if limited and self._turned_down > self._TOLERATED * max(self._begun, self._memory / 2):
             self._cut(now, retry_after)
         else:
             self._replied()
 
+    @property
+    def _memory(self) -> int:
+        return max(self._MEMORY, 2 * self.limit)
+
     def _cut(self, now: float, retry_after: float) -> None:
         self.limit = max(1, math.floor(self.limit * self._CUT))
         self._until = now + max(self._cool_down_s, min(retry_after, MAX_COOL_DOWN_S))
-        self._share = 0.0
+        self._begun = self._turned_down = 0.0
         self._new_round()
 
     def _replied(self) -> None:

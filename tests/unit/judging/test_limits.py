@@ -132,6 +132,19 @@ def test_429s_by_chance_don_t_starve_it(seed: int) -> None:
     assert sum(means[300:]) / 300 > 150
 
 
+def test_429s_that_come_before_the_answers_are_not_all_there_is() -> None:
+    """Of 200 calls begun at once the 429s are told at once, and the answers a second later."""
+    limit = Concurrency(LimitPolicy(start=200, maximum=200))
+    for _ in range(200):
+        limit.begin()
+    for _ in range(15):
+        limit.end(0.01, "rate_limited")
+    assert limit.limit == 200
+    for _ in range(15):
+        limit.end(0.02, "rate_limited")
+    assert limit.limit == 160  # more than 20 of the 200
+
+
 @pytest.mark.parametrize("capacity", [1, 10, 60])
 def test_it_settles_at_what_the_provider_takes(capacity: int) -> None:
     """A provider that answers so many calls a second and refuses the rest is asked for little more than that."""
