@@ -337,7 +337,7 @@ def test_outcomes_count_events_scores_and_skipped_ones() -> None:
     session = {name: values for name, values in outcomes.scores.items() if name.startswith("correction_session")}
     assert session == {
         "correction_session_turns": [10.0],
-        "correction_session_events": [1.0],
+        "correction_session_events": [4.0],
         "correction_session_composite": [(3.25 + 4.0) / 2],
         "correction_session_incorporated": [0.5],
         "correction_session_reverted": [0.5],
