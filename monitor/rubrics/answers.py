@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
@@ -47,6 +47,21 @@ def _lowered(value: Any, names: Collection[str]) -> Any:
         name: item.strip().lower() if name in names and isinstance(item, str) else _lowered(item, names)
         for name, item in value.items()
     }
+
+
+def object_schema(properties: dict[str, Any]) -> dict[str, Any]:
+    """Give the schema of an object that has all of these properties and no other."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def one_of(values: Sequence[str]) -> dict[str, Any]:
+    """Give the schema of a text that is one of some values."""
+    return {"type": "string", "enum": list(values)}
 
 
 def contains(text: str, quote: str) -> bool:

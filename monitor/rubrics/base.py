@@ -82,3 +82,12 @@ class Rubric(Protocol):
     def outcomes(self, result: Result) -> Outcomes:
         """Give what a result adds to the totals."""
         ...
+
+
+def unscored(results: Sequence[WindowResult]) -> Unscored | None:
+    """Give the first window on which the judge failed, as the result of its whole session; None without one."""
+    for item in results:
+        if isinstance(item.result, Unscored):
+            note = f"{item.window_id}: {item.result.note}" if item.result.note else item.window_id
+            return Unscored(reason=item.result.reason, note=note)
+    return None

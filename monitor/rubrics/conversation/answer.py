@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from monitor.rubrics.answers import object_schema, one_of
 from monitor.rubrics.conversation.grade import (
     CITATION_VERDICTS,
     DIMENSIONS,
@@ -92,28 +93,18 @@ def schema() -> dict[str, Any]:
         "settled_turn_index": {"type": "integer"},
         "score": {"type": "integer"},
         "unsupported_parts": {"type": "array", "items": {"type": "string"}},
-        "task": _enum(TASKS),
-        "question": _enum(QUESTIONS),
-        "support": _enum(SUPPORTS),
-        "verdict": _enum(CITATION_VERDICTS),
-        "evidence": _enum(SUFFICIENCIES),
-        "stance": _enum(STANCES),
-        "dimension": _enum(DIMENSIONS),
+        "task": one_of(TASKS),
+        "question": one_of(QUESTIONS),
+        "support": one_of(SUPPORTS),
+        "verdict": one_of(CITATION_VERDICTS),
+        "evidence": one_of(SUFFICIENCIES),
+        "stance": one_of(STANCES),
+        "dimension": one_of(DIMENSIONS),
     }
     for name, item in (("statements", Statement), ("citations", Cited), ("dimensions", Graded)):
         special[name] = {"type": "array", "items": _object(item, special)}
     return _object(ConversationAnswer, special)
 
 
-def _enum(values: tuple[str, ...]) -> dict[str, Any]:
-    return {"type": "string", "enum": list(values)}
-
-
 def _object(kind: type[msgspec.Struct], special: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    names = kind.__struct_fields__
-    return {
-        "type": "object",
-        "properties": {name: special.get(name, {"type": "string"}) for name in names},
-        "required": list(names),
-        "additionalProperties": False,
-    }
+    return object_schema({name: special.get(name, {"type": "string"}) for name in kind.__struct_fields__})

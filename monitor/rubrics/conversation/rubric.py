@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 
 from monitor.judgement import Outcomes, Result, Skipped, Stage, Tally, Unscored, Verdict
 from monitor.rubrics.bands import BANDS, turn_band
-from monitor.rubrics.base import Fields, WindowResult
+from monitor.rubrics.base import Fields, WindowResult, unscored
 from monitor.rubrics.conversation import answer, grade
 from monitor.rubrics.conversation.answer import ConversationAnswer
 from monitor.rubrics.conversation.checks import check
@@ -154,10 +154,9 @@ class ConversationRubric:
 
     def merge(self, session: Session, results: Sequence[WindowResult]) -> Verdict | Skipped | Unscored:
         """Merge the answers of a session; one unscored answer leaves the session unscored."""
-        for item in results:
-            if isinstance(item.result, Unscored):
-                note = f"{item.window_id}: {item.result.note}" if item.result.note else item.window_id
-                return Unscored(reason=item.result.reason, note=note)
+        lost = unscored(results)
+        if lost is not None:
+            return lost
         scored = [item.result.data for item in results if isinstance(item.result, Verdict)]
         passed_over = [(item.window_id, item.result) for item in results if isinstance(item.result, Skipped)]
         found = replies(session)

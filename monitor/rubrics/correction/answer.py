@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 import msgspec
 
 from monitor.judgement import Skipped
-from monitor.rubrics.answers import contains, decode, refuse
+from monitor.rubrics.answers import contains, decode, object_schema, refuse
 from monitor.rubrics.correction.window import CorrectionWindow
 
 CorrectionType: TypeAlias = Literal[
@@ -103,16 +103,6 @@ def audited(given: CorrectionAnswer, window: CorrectionWindow) -> dict[str, Any]
     for rule in _RULES:
         rule(given, window)
     return _data(given)
-
-
-def object_schema(properties: dict[str, Any]) -> dict[str, Any]:
-    """Give the schema of an object that has all of these properties and no other."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
 
 
 def _identity(given: CorrectionAnswer, window: CorrectionWindow) -> None:

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from monitor.judgement import Outcomes, Result, Skipped, Stage, Tally, Unscored, Verdict
-from monitor.rubrics.base import Fields, WindowResult
+from monitor.rubrics.base import Fields, WindowResult, unscored
 from monitor.rubrics.correction import answer, events, summary
 from monitor.rubrics.correction.events import Reading
 from monitor.rubrics.correction.window import CorrectionWindow, window
@@ -113,10 +113,9 @@ class CorrectionRubric:
 
     def merge(self, session: Session, results: Sequence[WindowResult]) -> Verdict | Skipped | Unscored:
         """Merge the events of a session; one unscored event leaves the session unscored."""
-        for item in results:
-            if isinstance(item.result, Unscored):
-                note = f"{item.window_id}: {item.result.note}" if item.result.note else item.window_id
-                return Unscored(reason=item.result.reason, note=note)
+        lost = unscored(results)
+        if lost is not None:
+            return lost
         scored = [item.result.data for item in results if isinstance(item.result, Verdict)]
         skipped = [
             {"correction_id": item.window_id, "reason": item.result.reason, "note": item.result.note}

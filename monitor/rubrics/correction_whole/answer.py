@@ -8,7 +8,7 @@ import msgspec
 
 from monitor.errors import InvalidVerdict
 from monitor.judgement import Skipped
-from monitor.rubrics.answers import contains, decode, plain, refuse
+from monitor.rubrics.answers import contains, decode, object_schema, plain, refuse
 from monitor.rubrics.correction import answer as single
 from monitor.rubrics.correction.answer import (
     CorrectionAnswer,
@@ -66,8 +66,8 @@ def schema() -> dict[str, Any]:
     known = single.schema()["properties"]
     own = {"correction_quote": {"type": "string"}, "superseded_by_turn_index": {"type": "integer"}}
     item = {name: own.get(name) or known[name] for name in FoundCorrection.__struct_fields__}
-    corrections = {"type": "array", "items": single.object_schema(item)}
-    return single.object_schema({"corrections": corrections})
+    corrections = {"type": "array", "items": object_schema(item)}
+    return object_schema({"corrections": corrections})
 
 
 def check(raw: str, window: CorrectionWholeWindow) -> list[Checked]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-from monitor.rubrics.answers import contains, decode, refuse
+from monitor.rubrics.answers import contains, decode, object_schema, one_of, refuse
 from monitor.rubrics.hallucination.window import HallucinationWindow
 
 Scope: TypeAlias = Literal["session", "turn"]
@@ -60,13 +60,13 @@ def schema() -> dict[str, Any]:
     special: dict[str, dict[str, Any]] = {
         "turn_index": number,
         "origin_turn_index": number,
-        "source": _enum(SOURCES),
-        "link": _enum(LINKS),
-        "status": _enum(STATUSES),
-        "gap": _enum(GAPS),
+        "source": one_of(SOURCES),
+        "link": one_of(LINKS),
+        "status": one_of(STATUSES),
+        "gap": one_of(GAPS),
     }
-    claim = _object({name: special.get(name, text) for name in Claim.__struct_fields__})
-    return _object(
+    claim = object_schema({name: special.get(name, text) for name in Claim.__struct_fields__})
+    return object_schema(
         {
             "audited_turns": {"type": "array", "items": number},
             "claims": {"type": "array", "items": claim},
@@ -90,19 +90,6 @@ def check(raw: str, window: HallucinationWindow, scope: Scope) -> HallucinationA
         _scope(f"claims[{place}]", claim, window, scope)
         _origin(f"claims[{place}]", claim, given, window)
     return given
-
-
-def _enum(values: tuple[str, ...]) -> dict[str, Any]:
-    return {"type": "string", "enum": list(values)}
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
 
 
 def _named(given: HallucinationAnswer, window: HallucinationWindow) -> None:

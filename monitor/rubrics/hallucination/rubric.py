@@ -24,7 +24,7 @@ import msgspec
 
 from monitor.judgement import Outcomes, Result, Skipped, Tally, Unscored, Verdict
 from monitor.rubrics.bands import BANDS, turn_band
-from monitor.rubrics.base import Fields, WindowResult
+from monitor.rubrics.base import Fields, WindowResult, unscored
 from monitor.rubrics.hallucination import answer, spread
 from monitor.rubrics.hallucination.answer import UNFOUNDED, Claim, Scope
 from monitor.rubrics.hallucination.window import (
@@ -143,10 +143,9 @@ class HallucinationRubric:
 
     def merge(self, session: Session, results: Sequence[WindowResult]) -> Verdict | Skipped | Unscored:
         """Merge the windows of a session; one unscored window leaves the session unscored."""
-        for item in results:
-            if isinstance(item.result, Unscored):
-                note = f"{item.window_id}: {item.result.note}" if item.result.note else item.window_id
-                return Unscored(reason=item.result.reason, note=note)
+        lost = unscored(results)
+        if lost is not None:
+            return lost
         parts = [item.result.data for item in results if isinstance(item.result, Verdict)]
         claims = [claim for part in parts for claim in part["claims"]]
         audited = [turn for part in parts for turn in part["audited_turns"]]

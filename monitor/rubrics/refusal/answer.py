@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from monitor.rubrics.answers import contains, decode, refuse
+from monitor.rubrics.answers import contains, decode, object_schema, one_of, refuse
 from monitor.rubrics.refusal.outcome import BASES, STATES, TACTICS, Basis, State, Tactic
 from monitor.rubrics.refusal.window import RefusalWindow
 
@@ -72,13 +72,13 @@ def schema() -> dict[str, Any]:
     """Give the JSON Schema of the answer: no references, no unions, no bounds that a grammar can't keep."""
     text, number = {"type": "string"}, {"type": "integer"}
     place: dict[str, Any] = {"turn_index": number, "request_id": text, "quote": text}
-    request = {"request_id": text, "turn_index": number, "quote": text, "request": text, "basis": _enum(BASES)}
-    return _object(
+    request = {"request_id": text, "turn_index": number, "quote": text, "request": text, "basis": one_of(BASES)}
+    return object_schema(
         {
             "requests": _list(request),
-            "turns": _list(place | {"state": _enum(STATES)}),
-            "pushes": _list(place | {"tactic": _enum(TACTICS)}),
-            "changes": _list(place | {"kind": _enum(CHANGES)}),
+            "turns": _list(place | {"state": one_of(STATES)}),
+            "pushes": _list(place | {"tactic": one_of(TACTICS)}),
+            "changes": _list(place | {"kind": one_of(CHANGES)}),
             "rationale": text,
         }
     )
@@ -92,21 +92,8 @@ def check(raw: str, window: RefusalWindow) -> RefusalAnswer:
     return given
 
 
-def _enum(values: tuple[str, ...]) -> dict[str, Any]:
-    return {"type": "string", "enum": list(values)}
-
-
 def _list(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": _object(properties)}
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    return {"type": "array", "items": object_schema(properties)}
 
 
 def _requests(given: RefusalAnswer, window: RefusalWindow) -> None:
