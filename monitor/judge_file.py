@@ -22,9 +22,8 @@ from monitor.judgement import Judgement
 from monitor.judgement_file import JudgementFile
 from monitor.judging.deferred import DeferredRuns
 from monitor.judging.model import JudgeModel
-from monitor.judging.open import open_judge
-from monitor.judging.prices import FREE, Price, price_of
-from monitor.offline_judge import Calls, OfflineJudge
+from monitor.judging.prices import FREE, Price
+from monitor.offline_judge import Calls, OfflineJudge, checked_judge
 from monitor.recorded import SessionFile, Spool, file_job
 from monitor.rubrics import configured, named
 from monitor.session import SessionRecord, session_view
@@ -155,10 +154,8 @@ async def judge_file(
     """
     named(rubric)
     source = SessionFile(path, settings, mapping=mapping, skip_invalid=skip_invalid)
-    model = open_judge(settings.judge)
     canceled = False
-    try:
-        price = price_of(model.name, settings.judge.prices)
+    async with checked_judge(settings.judge) as (model, price):
         with Spool() as spool:
             spool.fill(source)
             with JudgementFile.resume(out, again=True) if resume else JudgementFile.create(out) as file:
@@ -169,8 +166,6 @@ async def judge_file(
                     await judging.run(spool, spool.sessions)
                 except asyncio.CancelledError:
                     canceled = True
-    finally:
-        await model.aclose()
     return JudgeSummary(
         rubric=rubric,
         judge=model.name,

@@ -8,29 +8,54 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Final
 
 import msgspec
+import structlog
 
 from monitor.config import JudgeSettings
 from monitor.decision import Job
-from monitor.errors import JudgeUnavailable
+from monitor.errors import JudgeError, JudgeUnavailable
 from monitor.judgement import Judgement
 from monitor.judging.accounting import ANSWERED, TOKEN_TYPES, Call
 from monitor.judging.breaker import Breaker
+from monitor.judging.check import check_judge
 from monitor.judging.drive import Driver, JobRun, Postponed
 from monitor.judging.gate import Gate
 from monitor.judging.limits import Limiter
 from monitor.judging.model import JudgeModel
-from monitor.judging.open import limit_policy, retry_policy
-from monitor.judging.prices import FREE, Price
+from monitor.judging.open import limit_policy, open_judge, retry_policy
+from monitor.judging.prices import FREE, Price, price_of
 from monitor.judging.prompt import Prompts
 from monitor.rubrics.base import Rubric
 from monitor.session import session_view
 
 PATIENCE_S: Final = 1_800.0
 """Waiting for a provider that is down, in seconds a job, until the whole command gives up."""
+
+
+@asynccontextmanager
+async def checked_judge(settings: JudgeSettings) -> AsyncIterator[tuple[JudgeModel, Price]]:
+    """Open the judge of the settings for a command that asks it now: priced, and its provider asked about it.
+
+    Raises `ConfigError` before anything is paid for; a provider that can't be asked about its models is a warning.
+    """
+    model = open_judge(settings)
+    log = structlog.get_logger().bind(judge=model.name)
+    try:
+        price = price_of(model.name, settings.prices)
+        try:
+            checked = await check_judge(model, settings)
+        except JudgeError as error:
+            log.warning("judge_unchecked", reason=f"{error}: the model could not be checked; going on")
+        else:
+            for warning in checked.warnings:
+                log.warning("judge_warning", reason=warning)
+        yield model, price
+    finally:
+        await model.aclose()
 
 
 class Calls(msgspec.Struct, kw_only=True):

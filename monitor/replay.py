@@ -26,9 +26,8 @@ from monitor.decision import Decision, Job, job_id
 from monitor.ingest import EventFile, by_time, load_mapping
 from monitor.judgement import Judgement, Skipped, Verdict
 from monitor.judging.model import JudgeModel
-from monitor.judging.open import open_judge
-from monitor.judging.prices import FREE, Price, price_of
-from monitor.offline_judge import OfflineJudge
+from monitor.judging.prices import FREE, Price
+from monitor.offline_judge import OfflineJudge, checked_judge
 from monitor.recorded import Recording
 from monitor.replay_summary import Census, Rate, ReplaySummary, StratumSummary, rates
 from monitor.rubrics import RUBRICS, configured
@@ -267,9 +266,7 @@ async def run_replay(
         skip_invalid=skip_invalid,
     )
     secret = settings.sampling.salt
-    model = open_judge(settings.judge)
-    try:
-        price = price_of(model.name, settings.judge.prices)
+    async with checked_judge(settings.judge) as (model, price):
         with _store(store_url, model.name) as store:
             summary = await replay_events(
                 by_time(source),
@@ -282,8 +279,6 @@ async def run_replay(
                 census=census,
                 observe=observe,
             )
-    finally:
-        await model.aclose()
     invalid = dict(source.invalid + Counter(summary.invalid))
     return msgspec.structs.replace(summary, invalid=invalid, passed_over=source.passed_over)
 

@@ -25,8 +25,7 @@ from benchmarks.agreement.sets import LabelledSet, Record, Unit, measured
 from monitor.agreement import Estimate, confusion
 from monitor.config import load
 from monitor.judgement import Judgement, decode_judgement
-from monitor.judging.open import open_judge
-from monitor.offline_judge import OfflineJudge
+from monitor.offline_judge import OfflineJudge, checked_judge
 from monitor.rubrics import configured
 from monitor.settings import Settings
 
@@ -81,18 +80,15 @@ async def _measure(
 
 
 async def _judge(settings: Settings, rubric: str, rows: Sequence[Row]) -> list[Judgement | None]:
-    model = open_judge(settings.judge)
-    judge = OfflineJudge(model, configured(settings.rubrics), settings.judge)
     room = asyncio.Semaphore(settings.judge.concurrency)
+    async with checked_judge(settings.judge) as (model, price):
+        judge = OfflineJudge(model, configured(settings.rubrics), settings.judge, price=price)
 
-    async def answer(item: Row) -> Judgement:
-        async with room:
-            return await judge.judge(item.job(rubric), 0)
+        async def answer(item: Row) -> Judgement:
+            async with room:
+                return await judge.judge(item.job(rubric), 0)
 
-    try:
         return list(await asyncio.gather(*(answer(item) for item in rows)))
-    finally:
-        await model.aclose()
 
 
 def _answers(path: Path) -> dict[tuple[str, str], Judgement]:

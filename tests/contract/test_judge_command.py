@@ -99,6 +99,22 @@ def test_questions_go_out_and_answers_come_in(folder: Path) -> None:
         assert judge("import", "a.jsonl", "--out", "never.jsonl", *arguments).exit_code == 2
 
 
+@pytest.mark.parametrize("command", ["judge", "replay"])
+def test_a_model_that_does_not_fit_is_refused_before_anything_is_asked(folder: Path, command: str) -> None:
+    with api.MessagesApi() as server:
+        server.models = [api.model("claude-sonnet-5-5")]
+        env = {
+            "BACKSLIDE_JUDGE__API_KEY": api.API_KEY,
+            "BACKSLIDE_JUDGE__BASE_URL": server.base_url,
+            "BACKSLIDE_JUDGE__MODEL": "anthropic:claude-haiku-5-5",
+        }
+        options = [*CORRECTION, "--out", "out.jsonl"] if command == "judge" else []
+        found = CliRunner().invoke(app, [command, "chats.jsonl", *options], env=env)
+        assert isinstance(found.exception, ConfigError), found.output
+        assert "the provider has no such model. Set judge.model to one that it has" in str(found.exception)
+        assert server.requests == []
+
+
 def test_ctrl_c_and_a_bad_key_keep_what_is_judged_and_resume_goes_on(folder: Path) -> None:
     with api.MessagesApi(otherwise=lambda _: api.hang()) as server:
         server.script(api.refusal())

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from monitor import judge_file as module
 from monitor.config import Settings
 from monitor.config import load as load_settings
 from monitor.errors import ConfigError, InputError, JudgeFatal
@@ -65,7 +64,7 @@ class Place:
         self.explained: list[Explanation] = []
 
     async def judge(self, monkeypatch: pytest.MonkeyPatch, model: JudgeModel, **options: Any) -> JudgeSummary:
-        monkeypatch.setattr(module, "open_judge", lambda _: model)
+        monkeypatch.setattr("monitor.offline_judge.open_judge", lambda _: model)
         options = {"rubric": "correction", "out": self.out, **options}
         return await judge_file(
             self.sessions,
