@@ -85,7 +85,7 @@ def check(raw: str, window: CorrectionWindow) -> dict[str, Any] | Skipped:
     """
     given = decode(raw, CorrectionAnswer, enums=("correction_type", "failure_mode"))
     _identity(given, window)
-    target(given, window)
+    _target(given, window)
     if not given.is_correction:
         return Skipped(
             reason="misaligned", note=f"turn {window.event.turn} is not a correction: {given.rationale}"
@@ -114,8 +114,7 @@ def _identity(given: CorrectionAnswer, window: CorrectionWindow) -> None:
         )
 
 
-def target(given: CorrectionAnswer, window: CorrectionWindow) -> None:
-    """Check the turn that an answer says is corrected. Raises `InvalidVerdict`."""
+def _target(given: CorrectionAnswer, window: CorrectionWindow) -> None:
     turn = given.targets_turn
     if turn >= 0 and (window.turn(turn) is None or turn >= window.event.turn):
         refuse("targets_turn", turn, f"it must be -1 or a shown turn before turn {window.event.turn}")
@@ -155,7 +154,7 @@ def _turns_are_quoted(given: CorrectionAnswer, window: CorrectionWindow) -> None
         if turn >= 0 and turn not in window.replies:
             refuse(field, turn, f"it must be -1 or one of the replies {list(window.replies)}")
         if turn >= 0 and turn not in quoted:
-            refuse(field, turn, "incorporation_evidence has no quote from that turn")
+            refuse(field, turn, "no evidence is quoted from that turn")
 
 
 def _reversion(given: CorrectionAnswer, _window: CorrectionWindow) -> None:

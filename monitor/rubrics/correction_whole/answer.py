@@ -1,8 +1,14 @@
-"""The judge's answer in whole mode: a list of corrections, each checked as in event mode against its part (J2)."""
+"""The judge's answer in whole mode: what it found, what it quotes, and its grade of each correction (J2).
+
+Three flat lists, joined by `correction_id`: `corrections` says what was corrected, `evidence` quotes the replies,
+and `grades` says what became of each. So evidence comes before the verdict, and no list stands inside another.
+Each correction is checked as in event mode, against the part of the transcript in which it can be followed.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import msgspec
 
@@ -24,7 +30,7 @@ from monitor.rubrics.correction_whole.window import CorrectionWholeWindow
 
 
 class FoundCorrection(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """One correction as the judge writes it, in this order: as in event mode, with the words that correct."""
+    """One correction: the words that correct, and what they correct."""
 
     correction_id: str
     correction_turn_index: int
@@ -34,8 +40,21 @@ class FoundCorrection(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
     correction_content: str
     correction_type: CorrectionType
     superseded_by_turn_index: TurnOrNone
+
+
+class Evidence(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Words of a reply that show what became of one correction."""
+
+    correction_id: str
+    turn_index: int
+    quote: str
+
+
+class Grade(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """What became of one correction."""
+
+    correction_id: str
     acknowledgment_quote: str
-    incorporation_evidence: list[Quote]
     first_right_use_turn_index: TurnOrNone
     reversion_turn_index: TurnOrNone
     over_correction_detail: str
@@ -45,13 +64,15 @@ class FoundCorrection(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
     persistence: Score
     no_over_correction: Score
     failure_mode: FailureMode
-    rationale: str
+    rationale: Annotated[str, msgspec.Meta(max_length=600)]
 
 
 class CorrectionWholeAnswer(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """What the judge writes."""
+    """What the judge writes, in this order."""
 
     corrections: list[FoundCorrection]
+    evidence: list[Evidence]
+    grades: list[Grade]
 
 
 class Checked(msgspec.Struct, kw_only=True, frozen=True):
@@ -63,22 +84,39 @@ class Checked(msgspec.Struct, kw_only=True, frozen=True):
 
 def schema() -> dict[str, Any]:
     """Give the JSON Schema of the answer."""
-    known = single.schema()["properties"]
-    own = {"correction_quote": {"type": "string"}, "superseded_by_turn_index": {"type": "integer"}}
-    item = {name: own.get(name) or known[name] for name in FoundCorrection.__struct_fields__}
-    corrections = {"type": "array", "items": object_schema(item)}
-    return object_schema({"corrections": corrections})
+    number = {"type": "integer"}
+    known = single.schema()["properties"] | {
+        "correction_quote": {"type": "string"},
+        "quote": {"type": "string"},
+        "superseded_by_turn_index": number,
+        "turn_index": number,
+    }
+
+    def rows(kind: type[msgspec.Struct]) -> dict[str, Any]:
+        return {
+            "type": "array",
+            "items": object_schema({name: known[name] for name in kind.__struct_fields__}),
+        }
+
+    return object_schema({"corrections": rows(FoundCorrection), "evidence": rows(Evidence), "grades": rows(Grade)})
 
 
 def check(raw: str, window: CorrectionWholeWindow) -> list[Checked]:
     """Check an answer against the transcript. Raises `InvalidVerdict`."""
-    given = decode(raw, CorrectionWholeAnswer, enums=("correction_type", "failure_mode")).corrections
-    last = max((item.correction_turn_index for item in given), default=-1)
-    _distinct(given)
-    return [_checked(item, place, window, last) for place, item in enumerate(given)]
+    given = decode(raw, CorrectionWholeAnswer, enums=("correction_type", "failure_mode"))
+    _distinct(given.corrections)
+    last = max((item.correction_turn_index for item in given.corrections), default=-1)
+    windows = {
+        item.correction_id: _window(item, f"corrections[{place}]", window, last)
+        for place, item in enumerate(given.corrections)
+    }
+    _known("evidence", given.evidence, windows)
+    _known("grades", given.grades, windows)
+    _quotes(given.evidence, windows)
+    return [_graded(item, windows[item.correction_id], given) for item in given.corrections]
 
 
-def _distinct(given: list[FoundCorrection]) -> None:
+def _distinct(given: Sequence[FoundCorrection]) -> None:
     seen: set[tuple[int, str]] = set()
     before = -1
     for place, item in enumerate(given):
@@ -95,38 +133,89 @@ def _distinct(given: list[FoundCorrection]) -> None:
         before = item.correction_turn_index
 
 
-def _checked(item: FoundCorrection, place: int, whole: CorrectionWholeWindow, last: int) -> Checked:
-    try:
-        _located(item, whole)
-        event = CorrectionEvent(
-            event_id=item.correction_id, turn=item.correction_turn_index, text=item.correction_quote, error=None
-        )
-        end = None if item.superseded_by_turn_index < 0 else item.superseded_by_turn_index
-        window = whole.followed(event, end, last=event.turn == last)
-        given = _as_single(item, window)
-        single.target(given, window)
-        return Checked(window=window, found=window.skip or single.audited(given, window))
-    except InvalidVerdict as error:
-        raise InvalidVerdict(f"corrections[{place}].{error}") from None
+def _window(item: FoundCorrection, field: str, whole: CorrectionWholeWindow, last: int) -> CorrectionWindow:
+    _located(item, field, whole)
+    event = CorrectionEvent(
+        event_id=item.correction_id, turn=item.correction_turn_index, text=item.correction_quote, error=None
+    )
+    end = None if item.superseded_by_turn_index < 0 else item.superseded_by_turn_index
+    return whole.followed(event, end, last=event.turn == last)
 
 
-def _located(item: FoundCorrection, whole: CorrectionWholeWindow) -> None:
-    turns = {turn.index: turn for turn in whole.turns if turn.role == "user"}
-    turn = turns.get(item.correction_turn_index)
-    if turn is None:
-        refuse("correction_turn_index", item.correction_turn_index, "it must be a turn of the user")
+def _located(item: FoundCorrection, field: str, whole: CorrectionWholeWindow) -> None:
+    shown = {turn.index: turn for turn in whole.turns}
+    turn = shown.get(item.correction_turn_index)
+    if turn is None or turn.role != "user":
+        rule = "it must be a turn of the user"
+        refuse(f"{field}.correction_turn_index", item.correction_turn_index, rule)
     if not contains(turn.text, item.correction_quote):
-        refuse("correction_quote", item.correction_quote, f"turn {turn.index} doesn't have these words")
+        rule = f"turn {turn.index} doesn't have these words"
+        refuse(f"{field}.correction_quote", item.correction_quote, rule)
+    target = item.targets_turn
+    if target >= 0 and (target not in shown or target >= turn.index):
+        refuse(f"{field}.targets_turn", target, f"it must be -1 or a shown turn before turn {turn.index}")
     end = item.superseded_by_turn_index
-    if end >= 0 and (end not in turns or end <= turn.index):
-        refuse("superseded_by_turn_index", end, f"it must be -1 or a turn of the user after turn {turn.index}")
+    if end >= 0 and (end not in shown or shown[end].role != "user" or end <= turn.index):
+        rule = f"it must be -1 or a turn of the user after turn {turn.index}"
+        refuse(f"{field}.superseded_by_turn_index", end, rule)
 
 
-def _as_single(item: FoundCorrection, window: CorrectionWindow) -> CorrectionAnswer:
-    shared = {name: getattr(item, name) for name in _SHARED}
-    return CorrectionAnswer(is_correction=True, incorporation_check_turns=list(window.replies), **shared)
+def _known(name: str, rows: Sequence[Evidence | Grade], windows: Mapping[str, CorrectionWindow]) -> None:
+    graded: set[str] = set()
+    for place, row in enumerate(rows):
+        if row.correction_id not in windows:
+            rule = f"corrections has only {', '.join(windows) or 'nothing'}"
+            refuse(f"{name}[{place}].correction_id", row.correction_id, rule)
+        if isinstance(row, Grade) and row.correction_id in graded:
+            refuse(f"{name}[{place}].correction_id", row.correction_id, "that correction has a grade already")
+        graded.add(row.correction_id)
 
 
-_SHARED: Final = tuple(
-    name for name in CorrectionAnswer.__struct_fields__ if name in set(FoundCorrection.__struct_fields__)
-)
+def _quotes(evidence: Sequence[Evidence], windows: Mapping[str, CorrectionWindow]) -> None:
+    for place, item in enumerate(evidence):
+        window, field = windows[item.correction_id], f"evidence[{place}]"
+        turn = window.turn(item.turn_index)
+        if turn is None or turn.role != "assistant" or not _followed(turn.index, window):
+            rule = f"it must be one of the replies to {item.correction_id}, {list(window.replies)}"
+            refuse(f"{field}.turn_index", item.turn_index, rule)
+        if not contains(turn.text, item.quote):
+            refuse(f"{field}.quote", item.quote, f"turn {item.turn_index} doesn't have these words")
+
+
+def _followed(turn: int, window: CorrectionWindow) -> bool:
+    """Say whether a turn may be quoted: a reply; where none can be judged, any answer after the correction."""
+    return turn in window.replies if window.skip is None else turn > window.event.turn
+
+
+def _graded(item: FoundCorrection, window: CorrectionWindow, given: CorrectionWholeAnswer) -> Checked:
+    if window.skip is not None:
+        return Checked(window=window, found=window.skip)
+    grades = {grade.correction_id: place for place, grade in enumerate(given.grades)}
+    if item.correction_id not in grades:
+        refuse("grades", list(grades), f"{item.correction_id} has replies, so it needs a grade")
+    quotes = [
+        Quote(turn_index=row.turn_index, quote=row.quote)
+        for row in given.evidence
+        if row.correction_id == item.correction_id
+    ]
+    place = grades[item.correction_id]
+    try:
+        found = single.audited(_as_single(item, given.grades[place], quotes, window), window)
+    except InvalidVerdict as error:
+        if not quotes:
+            refuse("evidence", [], f"no reply to {item.correction_id} is quoted")
+        raise InvalidVerdict(f"grades[{place}].{error}") from None
+    return Checked(window=window, found=found)
+
+
+def _as_single(
+    item: FoundCorrection, grade: Grade, quotes: list[Quote], window: CorrectionWindow
+) -> CorrectionAnswer:
+    given = msgspec.structs.asdict(item) | msgspec.structs.asdict(grade)
+    shared = {name: given[name] for name in CorrectionAnswer.__struct_fields__ if name in given}
+    return CorrectionAnswer(
+        is_correction=True,
+        incorporation_check_turns=list(window.replies),
+        incorporation_evidence=quotes,
+        **shared,
+    )

@@ -15,24 +15,41 @@ from monitor.judging.prompt import load
 from monitor.rubrics import RUBRICS
 from monitor.rubrics.base import WindowResult
 from monitor.rubrics.correction_whole import CorrectionWholeRubric
+from monitor.rubrics.correction_whole.answer import FoundCorrection, Grade
 from monitor.session import Session
 from tests.unit.rubrics.build import RUBRIC as EVENTS
 from tests.unit.rubrics.build import SEATS, chat, kept, reverted, sessions
 
 RUBRIC = CorrectionWholeRubric()
+NO_REPLY: dict[str, Any] = {"incorporation_evidence": []}
 TWICE = (*SEATS[:4], ("u", "Sorry, not 6 seats but 8."), ("a", "8 seats, then."))
 
 
 def found(answer: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """Make an item of the whole-mode answer of an event-mode one for the seats session."""
-    own = {"correction_quote": "make it 6 seats", "superseded_by_turn_index": -1}
-    dropped = ("is_correction", "incorporation_check_turns")
-    return {name: value for name, value in answer.items() if name not in dropped} | own | changes
+    """Make of an event-mode answer for the seats session what whole mode says of one correction."""
+    return answer | {"correction_quote": "make it 6 seats", "superseded_by_turn_index": -1} | changes
+
+
+def told(*items: dict[str, Any]) -> dict[str, Any]:
+    """Lay out what is said of each correction as the three lists of the answer."""
+    return {
+        "corrections": [{name: item[name] for name in FoundCorrection.__struct_fields__} for item in items],
+        "evidence": [
+            {"correction_id": item["correction_id"]} | quote
+            for item in items
+            for quote in item["incorporation_evidence"]
+        ],
+        "grades": [{name: item[name] for name in Grade.__struct_fields__} for item in items],
+    }
+
+
+def parsed(answer: dict[str, Any], session: Session | None = None) -> Verdict:
+    (window,) = RUBRIC.windows(session or chat(*SEATS))
+    return RUBRIC.parse(json.dumps(answer), window)
 
 
 def judged(*items: dict[str, Any], session: Session | None = None) -> Verdict:
-    (window,) = RUBRIC.windows(session or chat(*SEATS))
-    return RUBRIC.parse(json.dumps({"corrections": list(items)}), window)
+    return parsed(told(*items), session)
 
 
 def refused(*items: dict[str, Any], session: Session | None = None) -> str:
@@ -82,17 +99,17 @@ def test_a_later_correction_of_the_same_ends_what_is_followed() -> None:
     assert [event["incorporation_check_turns"] for event in events] == [[3], [5]]
     assert [event["superseded_by_turn_index"] for event in events] == [4, None]
     late = first | {"incorporation_evidence": [{"turn_index": 5, "quote": "8 seats"}]}
-    assert "corrections[0].incorporation_evidence[0].turn_index" in refused(late, second, session=chat(*TWICE))
+    assert refused(late, second, session=chat(*TWICE)).startswith("evidence[0].turn_index is 5, ")
 
 
 @pytest.mark.parametrize(
     ("session", "changes", "reason"),
     [
-        (chat(*SEATS[:3]), {}, "no_response"),
+        (chat(*SEATS[:3]), NO_REPLY, "no_response"),
         (chat(*SEATS, cut={3: "length"}), {}, "cut_off"),
         (chat(*SEATS, close_reason="max_turns"), {}, "cut_off"),
         (chat(*SEATS), {"correction_content": ""}, "not_applicable"),
-        (chat(*SEATS[:3], ("u", "Or 8."), ("a", "8.")), {"superseded_by_turn_index": 3}, "superseded"),
+        (chat(*SEATS[:3], ("u", "Or 8."), ("a", "8.")), NO_REPLY | {"superseded_by_turn_index": 3}, "superseded"),
     ],
 )
 def test_what_cannot_be_judged_is_skipped_and_counted(
@@ -106,21 +123,52 @@ def test_what_cannot_be_judged_is_skipped_and_counted(
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"correction_id": "C2"}, "correction_id"),
-        ({"correction_turn_index": 3}, "correction_turn_index"),
-        ({"correction_turn_index": 40}, "correction_turn_index"),
-        ({"correction_quote": "make it 9 seats"}, "correction_quote"),
-        ({"correction_quote": ""}, "correction_quote"),
-        ({"superseded_by_turn_index": 5}, "superseded_by_turn_index"),
-        ({"superseded_by_turn_index": 0}, "superseded_by_turn_index"),
-        ({"targets_turn": 4}, "targets_turn"),
-        ({"reversion_turn_index": -1}, "reversion_turn_index"),
-        ({"acknowledgment_quote": "Good catch"}, "acknowledgment_quote"),
-        ({"incorporation_evidence": []}, "incorporation_evidence"),
+        ({"correction_id": "C2"}, "corrections[0].correction_id"),
+        ({"correction_turn_index": 3}, "corrections[0].correction_turn_index"),
+        ({"correction_turn_index": 40}, "corrections[0].correction_turn_index"),
+        ({"correction_quote": "make it 9 seats"}, "corrections[0].correction_quote"),
+        ({"correction_quote": ""}, "corrections[0].correction_quote"),
+        ({"superseded_by_turn_index": 5}, "corrections[0].superseded_by_turn_index"),
+        ({"superseded_by_turn_index": 0}, "corrections[0].superseded_by_turn_index"),
+        ({"targets_turn": 4}, "corrections[0].targets_turn"),
+        ({"targets_turn": 2}, "corrections[0].targets_turn"),
+        ({"incorporation_evidence": []}, "evidence"),
+        ({"incorporation_evidence": [{"turn_index": 1, "quote": "4 seats"}]}, "evidence[0].turn_index"),
+        ({"incorporation_evidence": [{"turn_index": 3, "quote": "9 seats"}]}, "evidence[0].quote"),
+        ({"incorporation_evidence": [{"turn_index": 3, "quote": "6 seats"}]}, "grades[0].reversion_turn_index"),
+        ({"reversion_turn_index": -1}, "grades[0].reversion_turn_index"),
+        ({"acknowledgment_quote": "Good catch"}, "grades[0].acknowledgment_quote"),
+        ({"rationale": " "}, "grades[0].rationale"),
     ],
 )
-def test_every_violation_names_the_correction_and_the_field(changes: dict[str, Any], field: str) -> None:
-    assert refused(found(reverted(), **changes)).startswith(f"corrections[0].{field} is ")
+def test_every_violation_names_the_row_and_the_field(changes: dict[str, Any], field: str) -> None:
+    assert refused(found(reverted(), **changes)).startswith(f"{field} is ")
+
+
+@pytest.mark.parametrize("rows", ["evidence", "grades"])
+def test_the_three_lists_belong_together(rows: str) -> None:
+    answer = told(found(reverted()))
+    stray = answer | {rows: [*answer[rows], answer[rows][0] | {"correction_id": "C2"}]}
+    place = len(answer[rows])
+    with pytest.raises(
+        InvalidVerdict, match=rf'^{rows}\[{place}\].correction_id is "C2", but corrections has only C1'
+    ):
+        parsed(stray)
+
+
+def test_each_correction_with_replies_has_one_grade() -> None:
+    answer = told(found(reverted()))
+    with pytest.raises(InvalidVerdict, match=r"^grades is \[\], but C1 has replies"):
+        parsed(answer | {"grades": []})
+    with pytest.raises(InvalidVerdict, match=r"^grades\[1\]\.correction_id is .* has a grade already"):
+        parsed(answer | {"grades": answer["grades"] * 2})
+
+
+def test_a_correction_without_a_reply_needs_no_grade() -> None:
+    answer = told(found(kept(), incorporation_evidence=[])) | {"grades": []}
+    assert parsed(answer, chat(*SEATS[:3])).data["skipped"][0]["reason"] == "no_response"
+    with pytest.raises(InvalidVerdict, match=r"^grades is \[\]"):
+        parsed(answer, chat(*SEATS[:4]))
 
 
 def test_corrections_stand_in_order_and_each_has_words_of_its_own() -> None:
@@ -144,12 +192,15 @@ def test_it_is_the_whole_mode_with_a_name_of_its_own() -> None:
     ) == Unscored(reason="invalid")
 
 
-def test_every_field_is_required_and_no_object_is_open() -> None:
+def test_the_schema_is_three_flat_lists_whose_fields_are_all_required() -> None:
     (window,) = RUBRIC.windows(chat(*SEATS))
-    item = RUBRIC.schema(window)["properties"]["corrections"]["items"]
-    assert set(item["required"]) == set(item["properties"]) == set(found(reverted()))
-    assert item["additionalProperties"] is False
-    assert item["required"].index("incorporation_evidence") < item["required"].index("failure_mode")
+    schema, answer = RUBRIC.schema(window), told(found(reverted()))
+    assert schema["required"] == list(schema["properties"]) == ["corrections", "evidence", "grades"]
+    for name, rows in schema["properties"].items():
+        item = rows["items"]
+        assert item["required"] == list(item["properties"]) == list(answer[name][0])
+        assert item["additionalProperties"] is False
+        assert {field["type"] for field in item["properties"].values()} <= {"string", "integer"}
 
 
 def test_the_examples_of_the_prompt_are_accepted() -> None:
