@@ -20,6 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from monitor.errors import ConfigError
+from monitor.ignorable import IGNORABLE
 
 NO_CONSTRAINTS: Final = "(none)"
 
@@ -63,8 +64,11 @@ class Prompt(msgspec.Struct, kw_only=True, frozen=True):
         return _fill(self.user, {name: encode(value) for name, value in fields.items()} | {"fence": fence(fields)})
 
     def repair_text(self, error: str) -> str:
-        """Render the message that asks for the answer again and quotes what was wrong with it."""
-        return _fill(self.repair, {"error": encode(error)})
+        """Render the message that asks for the answer again and quotes what was wrong with it.
+
+        The error quotes the answer, which may quote the transcript: it is fenced as well.
+        """
+        return _fill(self.repair, {"error": encode(error), "fence": fence({"error": error})})
 
 
 class Prompts:
@@ -154,7 +158,7 @@ def _hidden(char: str) -> bool:
     if char.isascii():
         return True
     # Cc control, Cf format (bidi, zero width, tags), Cs surrogates, Co private use, Zl and Zp line separators.
-    return unicodedata.category(char) in {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+    return unicodedata.category(char) in {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"} or bool(IGNORABLE.match(char))
 
 
 def _fill(template: str, values: Mapping[str, str]) -> str:

@@ -13,6 +13,8 @@ from typing import Any, Final, NoReturn, TypeVar
 import msgspec
 
 from monitor.errors import InvalidVerdict
+from monitor.ignorable import IGNORABLE
+from monitor.rubrics.misfit import MISSING, misfit
 
 T = TypeVar("T")
 
@@ -32,10 +34,21 @@ def decode(raw: str, kind: type[T], *, enums: Collection[str] = ()) -> T:
         ) from None
     if not isinstance(value, dict):
         raise InvalidVerdict(f"The answer must be a JSON object, not {shown(value)}.")
+    value = _lowered(value, enums)
     try:
-        return msgspec.convert(_lowered(value, enums), kind)
+        return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise InvalidVerdict(f"The answer doesn't fit the schema: {error}.") from None
+        _misfit(value, kind, str(error))
+
+
+def _misfit(value: Any, kind: type[Any], error: str) -> NoReturn:
+    found = misfit(value, kind)
+    if found is None:
+        raise InvalidVerdict(f"The answer doesn't fit the schema: {error}.")
+    field, wrong, rule = found
+    if wrong is MISSING:
+        raise InvalidVerdict(f"{field} is missing, but {rule}.")
+    refuse(field, wrong, rule)
 
 
 def _lowered(value: Any, names: Collection[str]) -> Any:
@@ -76,12 +89,12 @@ def plain(text: str) -> str:
     if spaced.isascii() and spaced.isprintable():
         return spaced
     kept = "".join(char for char in spaced.translate(_QUOTES) if unicodedata.category(char) not in {"Cc", "Cf"})
-    return " ".join(kept.split())
+    return " ".join(IGNORABLE.sub("", kept).split())
 
 
 def shown(value: object, limit: int = 80) -> str:
-    """Show a value in an error sentence, shortened."""
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    """Show a value in an error sentence: on one line, shortened."""
+    text = " ".join(value.splitlines()) if isinstance(value, str) else msgspec.json.encode(value).decode()
     text = f'"{text}"' if isinstance(value, str) else text
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 

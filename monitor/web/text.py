@@ -11,10 +11,11 @@ import msgspec
 from markupsafe import Markup, escape
 
 # Control characters but tab and newline; marks that turn the direction of text; characters of no width; the "tag"
-# block, in which instructions to a model can hide. The zero-width joiners stay: scripts and emoji need them.
+# block and variation selectors, in which instructions to a model can hide. The zero-width joiners and the selector
+# of emoji (U+FE0F) stay: scripts and emoji need them.
 _HIDDEN: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u206f\ufeff"
-    "\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028\u2029"
+    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
 )
 _DELETE: Final = 0x7F
 _DELETE_PICTURE: Final = "\u2421"

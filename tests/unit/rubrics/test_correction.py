@@ -184,7 +184,7 @@ def test_every_violation_is_one_sentence_that_names_the_field(name: str) -> None
 
 
 @pytest.mark.parametrize(
-    "raw", ["", "none", "[]", "{}", "null", '{"is_correction": true', "NaN", '{"a": 1} trailing', "\ud800"]
+    "raw", ["", "none", "[]", "null", '{"is_correction": true', "NaN", '{"a": 1} trailing', "\ud800"]
 )
 def test_what_is_no_such_object_is_refused(raw: str) -> None:
     assert refused(raw).startswith("The answer ")

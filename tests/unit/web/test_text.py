@@ -11,7 +11,21 @@ from hypothesis import strategies as st
 from monitor.web.text import pieces, session_ids, session_path, visible, visible_markup
 
 ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
-HIDDEN = ["\0", "\x1b", "\x7f", "\x85", "\u202e", "\u2066", "\u200b", "\u200f", "\ufeff", "\U000e0041", "\u2028"]
+HIDDEN = [
+    "\0",
+    "\x1b",
+    "\x7f",
+    "\x85",
+    "\u202e",
+    "\u2066",
+    "\u200b",
+    "\u200f",
+    "\ufeff",
+    "\U000e0041",
+    "\u2028",
+    "\U000e0101",
+]
+HIDDEN += ["\ufe01", "\u3164"]
 
 
 @pytest.mark.parametrize("char", HIDDEN)
@@ -26,7 +40,7 @@ def test_nul_and_delete_have_pictures() -> None:
 
 
 def test_ordinary_text_stays() -> None:
-    text = "Zażółć gęślą jaźń\n\t한국어 中文 👩\u200d👧"
+    text = "Zażółć gęślą jaźń\n\t한국어 中文 👩\u200d👧 \u2764\ufe0f"
     assert visible(text) == text
 
 
