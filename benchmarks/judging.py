@@ -1,6 +1,6 @@
 """How near the judge comes to what the provider's latency allows, and what it costs in CPU besides the SDK.
 
-    python -m benchmarks.judging [--json] [--jobs N] [--concurrency N]
+    python -m benchmarks.judging [--json] [--jobs N] [--concurrency N] [--data ../shared/data]
 
 A server in a process of its own speaks the Messages API and answers after a latency drawn from a lognormal
 distribution with mean 1 s. Jobs of the correction rubric go through the whole judge but Kafka: hash, decoding,
@@ -10,6 +10,7 @@ windows, prompt, SDK, breaker, limits, ledger, parsing and checks of the answer.
 their order, over the time it took. In the runs with 429s the ideal counts the 2,000 answers alone: all that the
 429s cost, and the waits after them, is loss. A first round that opens the connections is not measured.
 `cpu_ms_per_job` is the process's CPU time a job less that of the SDK: the same calls in a bare loop.
+`rubrics` is what each rubric costs on the recorded traffic in `--data`, see `benchmarks.rubric_cost`.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ import heapq
 import json
 import multiprocessing
 import random
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Final
 
 import anthropic
 import msgspec
 
+from benchmarks import rubric_cost
 from benchmarks.judge_jobs import RUBRIC, answer, jobs
 from consumers.job_judge import JobJudge
 from monitor.config import JudgeSettings
@@ -290,7 +294,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--jobs", type=int, default=2_000)
     parser.add_argument("--concurrency", type=int, default=200)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     given = parser.parse_args()
+    traffic = given.data / rubric_cost.TRAFFIC
+    if not traffic.exists():
+        print(f"{traffic} isn't there: the cost of the rubrics is left out", file=sys.stderr)
+    costs = rubric_cost.costs(given.data) if traffic.exists() else {}
     runs = asyncio.run(measure(given.jobs, given.concurrency))
     sdk = runs["sdk"].cpu_ms
     figures = {
@@ -304,10 +313,12 @@ def main() -> None:
     }
     rounded = {name: round(value, 3) for name, value in figures.items()}
     if given.json:
-        print(json.dumps(rounded))
+        print(json.dumps(rounded | {"rubrics": msgspec.to_builtins(costs)}))
         return
     for name, value in rounded.items():
         print(f"{name:32} {value}")
+    if costs:
+        print(f"\n{rubric_cost.table(costs)}")
 
 
 if __name__ == "__main__":
