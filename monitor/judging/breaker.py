@@ -1,7 +1,9 @@
 """A circuit breaker for one judge model: when it is down, nothing is asked but a probe now and then. Pure.
 
 closed     calls pass. It opens after `threshold` failures in a row from at least two jobs (one job that always
-           fails is that job's trouble), or at once when told (`trip`).
+           fails is that job's trouble), or at once when told (`trip`). Calls that the provider turns away to slow
+           us down come back at once, before the answers to calls made with them: those must also be half of all
+           that are out, or a burst of calls would open it by the few that a healthy provider turns away.
 open       no call passes for the cool-down. An open breaker starts no job's deadline (J3).
 half open  one call passes, the probe. If it succeeds the breaker closes, if it fails the cool-down doubles.
 
@@ -30,6 +32,7 @@ class BreakerPolicy(msgspec.Struct, kw_only=True, frozen=True):
 class Ticket(msgspec.Struct, kw_only=True, frozen=True):
     """Leave to make one call, for one job."""
 
+    number: int
     job: str
     epoch: int
     probe: bool
@@ -55,6 +58,8 @@ class Breaker:
         self._jobs: set[str] = set()
         self._answered = False
         self._rejected: set[str] = set()
+        self._admitted = 0
+        self._out: set[int] = set()
 
     def state(self, now: float) -> BreakerState:
         """Tell the state at a time."""
@@ -69,13 +74,13 @@ class Breaker:
     def admit(self, now: float, job: str) -> Ticket | Refused:
         """Ask for leave to make a call."""
         if self._until is None:
-            return Ticket(job=job, epoch=self._epoch, probe=False)
+            return self._ticket(job, probe=False)
         if now < self._until:
             return Refused(retry_in=self._until - now)
         if self._probing:
             return Refused(retry_in=self._policy.cool_down_s)
         self._probing = True
-        return Ticket(job=job, epoch=self._epoch, probe=True)
+        return self._ticket(job, probe=True)
 
     def succeeded(self, ticket: Ticket) -> None:
         """Settle a call that was answered, even an old one: the model is up, so the breaker closes."""
@@ -88,14 +93,15 @@ class Breaker:
         self._jobs.clear()
         self._rejected.clear()
 
-    def failed(self, now: float, ticket: Ticket) -> None:
-        """Settle a call that failed in a way that may pass."""
+    def failed(self, now: float, ticket: Ticket, *, limited: bool = False) -> None:
+        """Settle a call that failed in a way that may pass; `limited`: the provider asks for fewer calls."""
         self.abandon(ticket)
         if ticket.epoch != self._epoch:
             return
         self._failures += 1
         self._jobs.add(ticket.job)
-        if ticket.probe or (self._failures >= self._policy.threshold and len(self._jobs) >= _MIN_JOBS):
+        enough = max(self._policy.threshold, len(self._out) if limited else 0)
+        if ticket.probe or (self._failures >= enough and len(self._jobs) >= _MIN_JOBS):
             self._open(now, self._cool_down())
 
     def trip(self, now: float, ticket: Ticket, wait: float = 0.0) -> None:
@@ -116,8 +122,14 @@ class Breaker:
 
     def abandon(self, ticket: Ticket) -> None:
         """Settle a call that says nothing of the model, such as a canceled one. Harmless when done twice."""
+        self._out.discard(ticket.number)
         if ticket.probe and ticket.epoch == self._epoch:
             self._probing = False
+
+    def _ticket(self, job: str, *, probe: bool) -> Ticket:
+        self._admitted += 1
+        self._out.add(self._admitted)
+        return Ticket(number=self._admitted, job=job, epoch=self._epoch, probe=probe)
 
     def _cool_down(self) -> float:
         return min(self._policy.max_cool_down_s, self._policy.cool_down_s * 2.0 ** min(self._opened, 64))

@@ -271,7 +271,7 @@ class Driver:
         if patient:
             self.breaker.trip(now, ticket, wish)
         else:
-            self.breaker.failed(now, ticket)
+            self.breaker.failed(now, ticket, limited=error.error_type == "rate_limit")
         final = self._final(run, now + wait >= deadline and not patient)
         self._note(run, error, call, final)
         if final is not None:

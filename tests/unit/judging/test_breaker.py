@@ -40,6 +40,25 @@ def test_one_job_that_always_fails_does_not_open_it(breaker: Breaker) -> None:
     assert breaker.state(0) == "open"
 
 
+def test_calls_turned_away_open_it_only_as_half_of_those_that_are_out(breaker: Breaker) -> None:
+    out = [admit(breaker, 0, str(number)) for number in range(20)]
+    for ticket in out[:9]:
+        breaker.failed(0, ticket, limited=True)
+    assert breaker.state(0) == "closed", "11 calls are out that may be answered"
+    breaker.failed(0, out[9], limited=True)
+    assert breaker.state(0) == "open"
+
+
+def test_calls_turned_away_are_counted_with_what_is_out_and_not_with_what_was_settled(breaker: Breaker) -> None:
+    for number in range(20):
+        breaker.succeeded(admit(breaker, 0, str(number)))
+    for job in "ab":
+        breaker.failed(0, admit(breaker, 0, job), limited=True)
+    assert breaker.state(0) == "closed"
+    breaker.failed(0, admit(breaker, 0, "c"), limited=True)
+    assert breaker.state(0) == "open"
+
+
 def test_an_answer_in_between_starts_the_count_anew(breaker: Breaker) -> None:
     fail(breaker, 0, "a", "b")
     breaker.succeeded(admit(breaker, 0))
