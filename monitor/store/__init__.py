@@ -5,8 +5,10 @@
 
 from monitor.store.ledger import Counts, Sums, TotalKey, moved
 from monitor.store.queries import (
+    FAILING,
     JudgedSession,
     Page,
+    PendingJob,
     SessionFilter,
     StoredDecision,
     StoredJudgement,
@@ -18,10 +20,12 @@ from monitor.store.store import Record, RecordReport, Rejected, Store
 from monitor.store.totals import Totals
 
 __all__ = [
+    "FAILING",
     "Counts",
     "Expired",
     "JudgedSession",
     "Page",
+    "PendingJob",
     "Record",
     "RecordReport",
     "Rejected",

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, Row, Select, and_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, select
 
 from monitor.decision import Job
 from monitor.judgement import Judgement, decode_judgement
 from monitor.session import Session, decode_content, session_view
 from monitor.store.ledger import Counts
 from monitor.store.rows import clean, decision_facts, segment_key
-from monitor.store.tables import ADDENDA, DECISIONS, FAILURES, JUDGEMENTS
+from monitor.store.tables import ADDENDA, DECISIONS, FAILURES, JOBS, JUDGEMENTS
 
+FAILING: Final = "failing"
+"""The filter's name for verdicts that failed on some measure."""
 _COUNTS = msgspec.json.Decoder(Counts)
 
 
 class SessionFilter(msgspec.Struct, kw_only=True, frozen=True):
     """Which judgements to list; None lets everything through.
 
-    `failure` is a measure on which something failed, such as `reverted`. `since` and `until` bound the
-    time of the judgement, in Unix milliseconds. `before` is the `next` of a page.
+    `kind` is a result's, or `failing` for verdicts that failed on any measure; `failure` is one measure on which
+    something failed, such as `reverted`. `since` and `until` bound the time of the judgement, in Unix
+    milliseconds. `before` is the `next` of a page.
     """
 
     session_id: str | None = None
@@ -110,6 +114,13 @@ class StoredAddendum(msgspec.Struct, kw_only=True, frozen=True):
     event: bytes | None
 
 
+class PendingJob(msgspec.Struct, kw_only=True, frozen=True):
+    """A job that the stored decision lists and that has no result yet. `listed_at` in Unix milliseconds."""
+
+    rubric: str
+    listed_at: int
+
+
 class StoredSession(msgspec.Struct, kw_only=True, frozen=True):
     """One segment: `decision` is None while only its judgement is here, `view` when its text isn't stored."""
 
@@ -120,6 +131,7 @@ class StoredSession(msgspec.Struct, kw_only=True, frozen=True):
     view: Session | None
     judgements: tuple[StoredJudgement, ...]
     addenda: tuple[StoredAddendum, ...]
+    pending: tuple[PendingJob, ...] = ()
 
 
 def judged(connection: Connection, wanted: SessionFilter) -> Page:
@@ -146,6 +158,11 @@ def one(connection: Connection, tenant: str, session_id: str, segment: str) -> S
     ).all()
     if decision is None and not judgements and not addenda:
         return None
+    pending = connection.execute(
+        select(JOBS.c.rubric, JOBS.c.listed_at)
+        .where(JOBS.c.segment_key == key, JOBS.c.state == "pending")
+        .order_by(JOBS.c.rubric)
+    ).all()
     return StoredSession(
         **names,
         decision=None if decision is None else _decision(decision),
@@ -154,6 +171,7 @@ def one(connection: Connection, tenant: str, session_id: str, segment: str) -> S
         addenda=tuple(
             StoredAddendum(partition=row.log_partition, offset=row.log_offset, event=row.event) for row in addenda
         ),
+        pending=tuple(PendingJob(rubric=row.rubric, listed_at=row.listed_at) for row in pending),
     )
 
 
@@ -191,15 +209,14 @@ def _listing() -> Select[Any]:
 
 
 def _narrowed(query: Select[Any], wanted: SessionFilter) -> Select[Any]:
-    for name in ("session_id", "rubric", "kind"):
+    for name in ("session_id", "rubric"):
         if (value := getattr(wanted, name)) is not None:
             query = query.where(JUDGEMENTS.c[name] == clean(value))
     for name in ("stratum", "assistant", "assistant_version"):
         if (value := getattr(wanted, name)) is not None:
             query = query.where(DECISIONS.c[name] == clean(value))
-    if wanted.failure is not None:
-        failed = and_(FAILURES.c.digest == JUDGEMENTS.c.digest, FAILURES.c.measure == clean(wanted.failure))
-        query = query.where(select(FAILURES.c.digest).where(failed).exists())
+    for condition in _by_outcome(wanted):
+        query = query.where(condition)
     if wanted.since is not None:
         query = query.where(JUDGEMENTS.c.finished_at >= wanted.since)
     if wanted.until is not None:
@@ -207,6 +224,16 @@ def _narrowed(query: Select[Any], wanted: SessionFilter) -> Select[Any]:
     if wanted.before is not None:
         query = query.where(JUDGEMENTS.c.id < wanted.before)
     return query
+
+
+def _by_outcome(wanted: SessionFilter) -> Iterator[ColumnElement[bool]]:
+    failed = select(FAILURES.c.digest).where(FAILURES.c.digest == JUDGEMENTS.c.digest)
+    if wanted.kind == FAILING:
+        yield failed.exists()
+    elif wanted.kind is not None:
+        yield JUDGEMENTS.c.kind == clean(wanted.kind)
+    if wanted.failure is not None:
+        yield failed.where(FAILURES.c.measure == clean(wanted.failure)).exists()
 
 
 def _line(row: Row[Any]) -> JudgedSession:

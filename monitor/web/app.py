@@ -26,14 +26,17 @@ from starlette.staticfiles import StaticFiles
 
 from monitor import summary
 from monitor.errors import StoreError
-from monitor.store import Store
-from monitor.web import filters, transcript
+from monitor.store import FAILING, Store
+from monitor.web import filters
 from monitor.web.headers import HEADERS, SecurityHeaders
+from monitor.web.page import session_page
+from monitor.web.report.base import SYMBOLS, counted, words
+from monitor.web.report.reasons import unit
 from monitor.web.text import attribute, session_ids, session_path, visible, visible_markup
 
 DEFAULT_MEASURE: Final = "reverted"
 LOOPBACK: Final = ("localhost", "127.0.0.1")
-_KINDS: Final = ("verdict", "skipped", "unscored")
+_KINDS: Final = (FAILING, "verdict", "skipped", "unscored")
 _NOT_FOUND: Final = "No such session is stored. Its decision may be on its way, or retention has removed it."
 _LOG = structlog.get_logger(__name__)
 
@@ -101,15 +104,8 @@ class _Pages:
         found = self._store.session(*ids) if ids else None
         if found is None:
             raise HTTPException(404, _NOT_FOUND)
-        marking = transcript.shown_judgements(found)
-        events = {id(item): transcript.findings(item) for item in found.judgements}
-        marks = [finding for item in marking for finding in events[id(item)]]
-        return self._render(
-            "session.html",
-            session=found,
-            judgements=[(item, events[id(item)]) for item in reversed(found.judgements)],
-            turns=transcript.turns(found.view, marks) if found.view else (),
-        )
+        page = session_page(found, request.query_params.get("marks"))
+        return self._render("session.html", session=found, page=page, address=_address(request))
 
     async def http_error(self, _request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - Starlette chose this handler by the type
@@ -151,7 +147,9 @@ def _environment(warning: str | None) -> Environment:
         pretty=_pretty,
         event=_event,
     )
-    templates.globals.update(session_path=session_path, warning=warning)
+    templates.globals.update(
+        session_path=session_path, warning=warning, symbols=SYMBOLS, counted=counted, words=words, unit=unit
+    )
     return templates
 
 
@@ -162,6 +160,12 @@ def _default_measure(measures: Sequence[str]) -> str:
 def _link(query: Mapping[str, str], **changes: str) -> str:
     kept = {name: value for name, value in query.items() if value and name != "before"}
     return "/?" + urlencode(kept | changes)
+
+
+def _address(request: Request) -> str:
+    """Give a session page's own address, ready for a choice of marks to be put behind it."""
+    kept = [(name, value) for name, value in request.query_params.items() if name != "marks"]
+    return "?" + "".join(f"{urlencode([pair])}&" for pair in kept)
 
 
 def _ids(request: Request) -> tuple[str, str, str] | None:

@@ -7,7 +7,6 @@ import unicodedata
 from typing import Final
 from urllib.parse import quote, unquote
 
-import msgspec
 from markupsafe import Markup, escape
 
 # Control characters but tab and newline; marks that turn the direction of text; characters of no width; the "tag"
@@ -21,14 +20,6 @@ _DELETE: Final = 0x7F
 _DELETE_PICTURE: Final = "\u2421"
 _C0_END: Final = 0x20
 _CONTROL_PICTURES: Final = 0x2400
-_SAME_QUOTES: Final = {"'": "['\u2018\u2019]", '"': '["\u201c\u201d]'}
-
-
-class Piece(msgspec.Struct, kw_only=True, frozen=True):
-    """A stretch of text; `source` says which finding quotes it, and is empty for the rest."""
-
-    text: str
-    source: str = ""
 
 
 def visible(text: object) -> str:
@@ -51,28 +42,6 @@ def visible_markup(text: object) -> Markup:
 def attribute(text: object) -> Markup:
     """Escape a value that a form sends back as it is: hidden characters stay, but only as references."""
     return Markup(_HIDDEN.sub(lambda found: f"&#x{ord(found[0]):x};", escape(text)))  # noqa: S704 - escaped just here
-
-
-def pieces(text: str, quotes: dict[str, str]) -> tuple[Piece, ...]:
-    """Cut a text where quotes are found in it; `quotes` maps a quote to its source.
-
-    Of two that overlap the first wins, of two that start together the longer. White space and typographic quotes
-    may differ, as in the check of quotes.
-    """
-    found = (span for quoted, source in quotes.items() for span in _spans(text, quoted, source))
-    spans = sorted(found, key=lambda span: (span[0], -span[1]))
-    cut: list[Piece] = []
-    end = 0
-    for start, stop, source in spans:
-        if start < end:
-            continue
-        if start > end:
-            cut.append(Piece(text=text[end:start]))
-        cut.append(Piece(text=text[start:stop], source=source))
-        end = stop
-    if end < len(text) or not cut:
-        cut.append(Piece(text=text[end:]))
-    return tuple(cut)
 
 
 def session_path(tenant: str, session_id: str, segment: str) -> str:
@@ -99,11 +68,3 @@ def _picture(char: str) -> str:
     if code < _C0_END:
         return chr(_CONTROL_PICTURES + code)
     return _DELETE_PICTURE if code == _DELETE else f"\u27e8U+{code:04X}\u27e9"
-
-
-def _spans(text: str, quoted: str, source: str) -> list[tuple[int, int, str]]:
-    words = quoted.split()
-    if not words:
-        return []
-    pattern = r"\s+".join("".join(_SAME_QUOTES.get(char, re.escape(char)) for char in word) for word in words)
-    return [(found.start(), found.end(), source) for found in re.finditer(pattern, text)]

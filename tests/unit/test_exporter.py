@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from monitor.exporter import Exposition, families
-from monitor.judgement import Skipped
+from monitor.exporter import Exposition, families, mode_of
+from monitor.judgement import SKIP_REASONS, UNSCORED_REASONS, Skipped
 from monitor.metrics import CATALOGUE, QUALITY
+from monitor.rubrics import RUBRICS as ALL
 from monitor.session import LogSpan
-from monitor.store import Record, Store, TotalKey, Totals
-from monitor.store.ledger import INF, bucket
+from monitor.store import Record, RubricCounts, Store, TotalKey, Totals
+from monitor.store.ledger import INF, SESSION_SUMS, bucket
 from tests.unit.store.builders import RUBRICS, decision, judgement, policy, unscored
 
 NOW = 1_800_000_000.0
@@ -69,6 +70,31 @@ def test_r3_values_are_exact(store: Store) -> None:
     )
     assert value(samples, "sessions_finished_total", assistant="shop", assistant_version="v1") == 5
     assert value(samples, "sessions_selected_total", assistant="shop", assistant_version="v1") == 4
+
+
+@pytest.mark.parametrize("rubric", ALL)
+def test_r3_every_total_of_a_rubric_is_zero_before_anything_is_judged(tmp_path: Path, rubric: str) -> None:
+    counts = {name: RubricCounts(measures=item.measures, scores=item.scores) for name, item in ALL.items()}
+    store = Store.open(f"sqlite:///{tmp_path}/store.sqlite", rubrics=counts, judge="lexical")
+    store.record([policy(rubrics=(rubric,))])
+    _, samples = scrape(store)
+    store.close()
+    shown, mode = mode_of(rubric)
+    own = {"rubric": shown, "mode": mode, "assistant_version": "v1", "stratum": "base"}
+    for measure in ALL[rubric].measures:
+        for metric in SESSION_SUMS:
+            assert value(samples, f"{metric}_total", measure=measure, **own) == 0
+        repeats = {"rubric": shown, "mode": mode, "measure": measure, "agreement": "both_failed"}
+        assert value(samples, "judge_repeats_total", **repeats) == 0
+    for score in ALL[rubric].scores:
+        name, _, of = score.partition(":")
+        labels = own | ({CATALOGUE[name].labels[-1]: of} if of else {})
+        assert value(samples, f"{name}_count", **labels) == 0
+    for reason in UNSCORED_REASONS:
+        assert value(samples, "weighted_unscored_total", reason=reason, **own) == 0
+        assert value(samples, "unscored_total", reason=reason, rubric=shown, mode=mode) == 0
+    for skipped in SKIP_REASONS:
+        assert value(samples, "skipped_total", reason=skipped, rubric=shown, mode=mode) == 0
 
 
 def test_r2_the_identity_holds_in_the_exposition(store: Store) -> None:

@@ -36,6 +36,8 @@ def test_the_list_begins_with_the_newest(filled: Store) -> None:
 def test_filters(filled: Store) -> None:
     assert names(filled, SessionFilter(failure="reverted")) == ["s6", "s4", "s2", "s0"]
     assert names(filled, SessionFilter(kind="unscored")) == ["failed"]
+    assert names(filled, SessionFilter(kind="failing")) == ["s6", "s4", "s2", "s0"]
+    assert names(filled, SessionFilter(kind="failing", failure="ignored")) == []
     assert names(filled, SessionFilter(stratum="corrected", failure="reverted")) == ["s2", "s0"]
     assert names(filled, SessionFilter(assistant="shop", assistant_version="v2")) == ["s5", "s2"]
     assert names(filled, SessionFilter(session_id="s3")) == ["s3"]

@@ -1,6 +1,7 @@
 """The pages: what they show, that hostile text stays text, and what they say when something is missing."""
 
 import re
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -10,8 +11,27 @@ from monitor.store import Store
 from monitor.web import create_app
 from monitor.web.text import session_path
 from tests.unit.store.builders import addendum, content, decision, judgement, policy, unscored
-from tests.unit.web.test_transcript import EVENT, TEXTS
 
+TEXTS = ("Two seats", "Two seats at 19:00", "No, at 20:00", "Right, 20:00", "Thanks", "Confirmed for 19:00")
+EVENT: dict[str, Any] = {
+    "correction_id": "C1",
+    "correction_turn_index": 2,
+    "error_turn_index": 1,
+    "first_right_use_turn_index": 3,
+    "reversion_turn_index": 5,
+    "over_correction_turn_index": None,
+    "corrected_claim": "19:00",
+    "correction_content": "20:00",
+    "correction_type": "factual_correction",
+    "scores": {"acknowledgment": 5, "persistence": 2},
+    "acknowledgment_quote": "Right, 20:00",
+    "incorporation_evidence": [{"turn_index": 5, "quote": "for 19:00"}],
+    "over_correction_detail": None,
+    "failure_mode": "reverted",
+    "rationale": "It came back.",
+    "correction_response_score": 0.625,
+    "persistence_unobserved": False,
+}
 EVIL = '"><script>alert(1)</script>\u202e{{ 7*7 }}\0'
 
 
@@ -100,8 +120,9 @@ def test_a_session_with_its_verdict(client: TestClient, store: Store) -> None:
     store.record([addendum("chat-1")])
     page = client.get(session_path("t", "chat-1", "e0")).text
 
-    assert 'class="turn assistant marked reversion"' in page
-    assert '<mark title="C1 incorporation">for 19:00</mark>' in page
+    assert 'id="turn-5" tabindex="-1" class="turn assistant bad"' in page
+    assert re.search(r'<mark class="bad" title="C1: reversion"><span [^>]*></span>for 19:00</mark>', page)
+    assert 'href="#j0-0"><span aria-hidden="true">✗</span>C1<span class="sr"> reversion</span></a>' in page
     assert "It came back." in page
     assert 'value="2">2 of 5</meter>' in page
     assert "{&#34;answer&#34;: 1}" in page

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from monitor.web.text import pieces, session_ids, session_path, visible, visible_markup
+from monitor.web.text import session_ids, session_path, visible, visible_markup
 
 ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
 HIDDEN = [
@@ -88,19 +88,3 @@ def test_ids_survive_the_address(tenant: str, session_id: str, segment: str) -> 
 )
 def test_addresses_that_name_no_session(path: str) -> None:
     assert session_ids(path.encode()) is None
-
-
-@given(st.text(), st.dictionaries(st.text(max_size=5), st.just("C1 evidence"), max_size=4))
-def test_pieces_put_together_are_the_text(text: str, quotes: dict[str, str]) -> None:
-    assert "".join(piece.text for piece in pieces(text, quotes)) == text
-
-
-@given(st.text(max_size=20), st.text("abc d'", min_size=1).filter(str.strip), st.text(max_size=20))
-def test_a_quote_is_found_whatever_its_white_space(before: str, quoted: str, after: str) -> None:
-    text = before + quoted.replace(" ", "\n  ").replace("'", "\u2019") + after
-    assert any(piece.source for piece in pieces(text, {quoted: "C1"}))
-
-
-def test_the_longer_of_two_quotes_that_start_together_is_marked() -> None:
-    found = pieces("It is 20:00 on Friday.", {"It is": "a", "It is 20:00": "b", "20:00 on": "c"})
-    assert [(piece.text, piece.source) for piece in found] == [("It is 20:00", "b"), (" on Friday.", "")]
