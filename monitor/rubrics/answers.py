@@ -33,7 +33,7 @@ def decode(raw: str, kind: type[T], *, enums: Collection[str] = ()) -> T:
             f"The answer must be one JSON object and nothing else, but it can't be read: {error}."
         ) from None
     if not isinstance(value, dict):
-        raise InvalidVerdict(f"The answer must be a JSON object, not {shown(value)}.")
+        refuse("The answer", value, "it must be one JSON object")
     value = _lowered(value, enums)
     try:
         return msgspec.convert(value, kind)
@@ -81,6 +81,11 @@ def contains(text: str, quote: str) -> bool:
     """Say whether a text has a quote, whatever its white space, typographic quotes and invisible characters."""
     wanted = plain(quote)
     return bool(wanted) and wanted in plain(text)
+
+
+def blank(text: str) -> bool:
+    """Say whether a text says nothing: white space and invisible characters."""
+    return not plain(text)
 
 
 def plain(text: str) -> str:

@@ -84,9 +84,14 @@ class Rubric(Protocol):
         ...
 
 
+def in_order(results: Sequence[WindowResult]) -> list[WindowResult]:
+    """Give results in the order of their windows, whatever order they came in: ids are a letter and a number."""
+    return sorted(results, key=lambda item: (len(item.window_id), item.window_id))
+
+
 def unscored(results: Sequence[WindowResult]) -> Unscored | None:
     """Give the first window on which the judge failed, as the result of its whole session; None without one."""
-    for item in results:
+    for item in in_order(results):
         if isinstance(item.result, Unscored):
             note = f"{item.window_id}: {item.result.note}" if item.result.note else item.window_id
             return Unscored(reason=item.result.reason, note=note)

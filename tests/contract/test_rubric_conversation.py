@@ -75,7 +75,7 @@ def test_at_most_six_answers_a_session_are_judged_by_the_coin_and_the_probabilit
 
 @pytest.mark.parametrize("task", ["creative", "general_chat"])
 def test_not_for_creative_or_general_chat(task: str) -> None:
-    result = RUBRIC.parse(json.dumps(told(task=task)), window_of(pier(), 3))
+    result = RUBRIC.parse(json.dumps(told(task=task, statements=[])), window_of(pier(), 3))
     assert isinstance(result, Skipped)
     assert result.reason == "not_applicable"
 

@@ -24,7 +24,7 @@ from monitor.rubrics.correction.window import CorrectionWindow
 from monitor.rubrics.correction_whole import CorrectionWholeRubric
 from monitor.session import Session
 from monitor.settings import CorrectionSettings, RubricSettings
-from tests.unit.rubrics.build import RUBRIC, SEATS, chat, corrected, kept, reverted, seats
+from tests.unit.rubrics.build import RUBRIC, SEATS, chat, corrected, kept, reverted, seats, unjudged
 
 THERE_IS_MORE = (("u", "Is there parking?"), ("a", "There is."))
 
@@ -75,13 +75,13 @@ def test_a_self_correction_may_be_answered_for_with_a_users_turn() -> None:
 def test_clarifications_elaborations_and_changes_of_topic_are_no_corrections() -> None:
     system = load("correction").system
     assert "Clarifying questions, elaborations and\nchanges of topic don't." in system
-    result = RUBRIC.parse(json.dumps(kept(is_correction=False)), seats())
+    result = RUBRIC.parse(json.dumps(unjudged(is_correction=False)), seats())
     assert isinstance(result, Skipped)
     assert result.reason == "misaligned"
 
 
 def test_what_does_not_say_what_is_right_is_not_applicable_except_a_retraction() -> None:
-    result = RUBRIC.parse(json.dumps(kept(correction_content="")), seats())
+    result = RUBRIC.parse(json.dumps(unjudged(correction_content="")), seats())
     assert isinstance(result, Skipped)
     assert result.reason == "not_applicable"
     assert event(kept(correction_content="", correction_type="retraction"))["failure_mode"] == "none"
@@ -347,6 +347,7 @@ def answered(window: CorrectionWindow, unit: dict[str, Any]) -> dict[str, Any]:
     first = window.turn(window.replies[0])
     assert first is not None
     shown = [turn for turn in window.turns if turn.index in window.replies]
+    looked = "skipped" not in unit
     return kept() | scores | {
         "is_correction": unit.get("skipped") != "misaligned",
         "targets_turn": -1 if window.event.error is None else window.event.error,
@@ -355,8 +356,8 @@ def answered(window: CorrectionWindow, unit: dict[str, Any]) -> dict[str, Any]:
         "correction_content": "" if unit.get("skipped") == "not_applicable" else "what is right",
         "acknowledgment_quote": first.text if scores["acknowledgment"] > 3 else "",
         "incorporation_check_turns": list(window.replies),
-        "incorporation_evidence": [{"turn_index": turn.index, "quote": turn.text} for turn in shown],
-        "first_right_use_turn_index": window.replies[0] if used else -1,
+        "incorporation_evidence": [{"turn_index": turn.index, "quote": turn.text} for turn in shown if looked],
+        "first_right_use_turn_index": window.replies[0] if used and looked else -1,
         "reversion_turn_index": -1 if unit.get("reversion_turn") is None else unit["reversion_turn"],
         "over_correction_detail": "something else changed" if spilled else "",
         "over_correction_turn_index": window.replies[0] if spilled else -1,

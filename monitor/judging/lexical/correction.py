@@ -145,7 +145,7 @@ def _fields(window: CorrectionWindow, parts: Sequence[Part], seen: _Observed, mo
         [first, _index(seen.reverted, mode), seen.first.index, *([spilled[0].index] if spilled else [])]
     )
     thanks = _acknowledges(seen.first.said.text)
-    return {
+    found = {
         "is_correction": True,
         "targets_turn": -1 if window.event.error is None else window.event.error,
         "correction_id": window.window_id,
@@ -167,6 +167,7 @@ def _fields(window: CorrectionWindow, parts: Sequence[Part], seen: _Observed, mo
         "failure_mode": mode,
         "rationale": _RATIONALES[mode],
     }
+    return found if parts or found["correction_type"] == "retraction" else found | _UNSAID
 
 
 def _tokens(part: Part) -> tuple[Token, ...]:
@@ -334,6 +335,14 @@ _QUOTED: Final = 300
 _SHORT: Final = 8
 _SHORT_NAME: Final = 2
 _ACCURACY: Final = {"contradicted": 1, "ignored": 1, "reverted": 2, "partial": 3, "none": 5}
+# Without a right value there is nothing that a reply could have taken over.
+_NO_TURN: Final = ("first_right_use_turn_index", "reversion_turn_index", "over_correction_turn_index")
+_UNSAID: Final[dict[str, Any]] = dict.fromkeys(_NO_TURN, -1) | {
+    "incorporation_evidence": [],
+    "over_correction_detail": "",
+    "failure_mode": "none",
+    "rationale": "The correction doesn't say what is right.",
+}
 _RATIONALES: Final = {
     "contradicted": "The reply disputes the correction.",
     "ignored": "No reply uses the new value, and the old one stays.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from monitor.rubrics.answers import contains, decode, refuse
+from monitor.rubrics.answers import blank, contains, decode, plain, refuse
 from monitor.rubrics.conversation.answer import ConversationAnswer, Statement
 from monitor.rubrics.conversation.bounds import applicable, bounds
 from monitor.rubrics.conversation.grade import ABSTENTION, BEST, DIMENSIONS, NOT_APPLICABLE, SOUND
@@ -17,11 +17,13 @@ def check(raw: str, window: ConversationWindow) -> ConversationAnswer:
     given = decode(raw, ConversationAnswer, enums=_ENUMS)
     if given.turn_index != window.answer:
         refuse("turn_index", given.turn_index, f"the reply in question is in turn {window.answer}")
-    if not given.rationale.strip():
+    if blank(given.rationale):
         refuse("rationale", given.rationale, "it must be one sentence")
     if given.task == "from_evidence":
         for rule in _RULES:
             rule(given, window)
+    elif any(statement.passage_id for statement in given.statements):
+        refuse("task", given.task, 'a reply with a statement that rests on a passage is "from_evidence"')
     return given
 
 
@@ -48,9 +50,13 @@ def _statements(given: ConversationAnswer, window: ConversationWindow) -> None:
 
 
 def _parts(field: str, statement: Statement) -> None:
-    for part in statement.unsupported_parts:
+    seen: set[str] = set()
+    for place, part in enumerate(statement.unsupported_parts):
         if not contains(statement.quote, part):
-            refuse(f"{field}.unsupported_parts", part, "the statement's quote doesn't have these words")
+            refuse(f"{field}.unsupported_parts[{place}]", part, "the statement's quote doesn't have these words")
+        if plain(part) in seen:
+            refuse(f"{field}.unsupported_parts[{place}]", part, "that part is there already")
+        seen.add(plain(part))
     if (statement.support == "supported") == bool(statement.unsupported_parts):
         rule = f'a "{statement.support}" statement has {"none" if statement.unsupported_parts else "at least one"}'
         refuse(f"{field}.unsupported_parts", statement.unsupported_parts, rule)
@@ -123,7 +129,7 @@ def _dimensions(given: ConversationAnswer, window: ConversationWindow) -> None:
         refuse("dimensions", list(names), f"it must hold {list(DIMENSIONS)}, each exactly once and in this order")
     for place, graded in enumerate(given.dimensions):
         field = f"dimensions[{place}]"
-        if not graded.rationale.strip():
+        if blank(graded.rationale):
             refuse(f"{field}.rationale", graded.rationale, f"{graded.dimension} needs a reason")
         _in_reply(f"{field}.quote", graded.quote, window)
         if graded.score != NOT_APPLICABLE and not 1 <= graded.score <= BEST:

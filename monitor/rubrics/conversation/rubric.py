@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 
 from monitor.judgement import Outcomes, Result, Skipped, Stage, Tally, Unscored, Verdict
 from monitor.rubrics.bands import BANDS, turn_band
-from monitor.rubrics.base import Fields, WindowResult, unscored
+from monitor.rubrics.base import Fields, WindowResult, in_order, unscored
 from monitor.rubrics.conversation import answer, grade
 from monitor.rubrics.conversation.answer import ConversationAnswer
 from monitor.rubrics.conversation.checks import check
@@ -154,6 +154,7 @@ class ConversationRubric:
 
     def merge(self, session: Session, results: Sequence[WindowResult]) -> Verdict | Skipped | Unscored:
         """Merge the answers of a session; one unscored answer leaves the session unscored."""
+        results = in_order(results)
         lost = unscored(results)
         if lost is not None:
             return lost

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 import msgspec
 
 from monitor.judgement import Skipped
-from monitor.rubrics.answers import contains, decode, object_schema, refuse
+from monitor.rubrics.answers import blank, contains, decode, object_schema, refuse, shown
 from monitor.rubrics.correction.window import CorrectionWindow
 
 CorrectionType: TypeAlias = Literal[
@@ -87,6 +87,8 @@ def check(raw: str, window: CorrectionWindow) -> dict[str, Any] | Skipped:
     _identity(given, window)
     _target(given, window)
     if not given.is_correction:
+        _rationale(given, window)
+        _unjudged(given, window, "where there is no correction")
         return Skipped(
             reason="misaligned", note=f"turn {window.event.turn} is not a correction: {given.rationale}"
         )
@@ -98,7 +100,9 @@ def check(raw: str, window: CorrectionWindow) -> dict[str, Any] | Skipped:
 
 def audited(given: CorrectionAnswer, window: CorrectionWindow) -> dict[str, Any] | Skipped:
     """Check what an answer says of its replies, and give the data of the event. Raises `InvalidVerdict`."""
-    if not given.correction_content.strip() and given.correction_type != "retraction":
+    _rationale(given, window)
+    if blank(given.correction_content) and given.correction_type != "retraction":
+        _unjudged(given, window, "where the user doesn't say what is right")
         return Skipped(reason="not_applicable", note=f"turn {window.event.turn} doesn't say what is right")
     for rule in _RULES:
         rule(given, window)
@@ -118,6 +122,16 @@ def _target(given: CorrectionAnswer, window: CorrectionWindow) -> None:
     turn = given.targets_turn
     if turn >= 0 and (window.turn(turn) is None or turn >= window.event.turn):
         refuse("targets_turn", turn, f"it must be -1 or a shown turn before turn {window.event.turn}")
+
+
+def _unjudged(given: CorrectionAnswer, window: CorrectionWindow, where: str) -> None:
+    """Hold an answer that judges no reply to that: what it found in replies may not be passed over in silence."""
+    _acknowledged(given, window)
+    if given.incorporation_check_turns:
+        _check_turns(given, window)
+    for field, none in _SAYS_NOTHING:
+        if getattr(given, field) != none:
+            refuse(field, msgspec.to_builtins(getattr(given, field)), f"{where} it must be {shown(none)}")
 
 
 def _acknowledged(given: CorrectionAnswer, window: CorrectionWindow) -> None:
@@ -188,7 +202,7 @@ def _mode(given: CorrectionAnswer, _window: CorrectionWindow) -> None:
 
 def _over_correction(given: CorrectionAnswer, _window: CorrectionWindow) -> None:
     detail, turn, score = given.over_correction_detail, given.over_correction_turn_index, given.no_over_correction
-    if bool(detail.strip()) != (turn >= 0):
+    if blank(detail) != (turn < 0):
         refuse(
             "over_correction_turn_index",
             turn,
@@ -201,7 +215,7 @@ def _over_correction(given: CorrectionAnswer, _window: CorrectionWindow) -> None
 
 
 def _rationale(given: CorrectionAnswer, _window: CorrectionWindow) -> None:
-    if not given.rationale.strip():
+    if blank(given.rationale):
         refuse("rationale", given.rationale, "it must be one sentence")
 
 
@@ -213,7 +227,16 @@ _RULES: Final[tuple[Callable[[CorrectionAnswer, CorrectionWindow], None], ...]] 
     _reversion,
     _mode,
     _over_correction,
-    _rationale,
+)
+
+
+_SAYS_NOTHING: Final[tuple[tuple[str, object], ...]] = (
+    ("incorporation_evidence", []),
+    ("first_right_use_turn_index", -1),
+    ("reversion_turn_index", -1),
+    ("over_correction_detail", ""),
+    ("over_correction_turn_index", -1),
+    ("failure_mode", "none"),
 )
 
 
@@ -233,7 +256,9 @@ def _data(given: CorrectionAnswer) -> dict[str, Any]:
         ],
         "first_right_use_turn_index": _turn(given.first_right_use_turn_index),
         "reversion_turn_index": _turn(given.reversion_turn_index),
-        "over_correction_detail": given.over_correction_detail.strip() or None,
+        "over_correction_detail": None
+        if blank(given.over_correction_detail)
+        else given.over_correction_detail.strip(),
         "over_correction_turn_index": _turn(given.over_correction_turn_index),
         "failure_mode": given.failure_mode,
         "rationale": given.rationale,

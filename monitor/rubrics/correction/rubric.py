@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from monitor.judgement import Outcomes, Result, Skipped, Stage, Tally, Unscored, Verdict
-from monitor.rubrics.base import Fields, WindowResult, unscored
+from monitor.rubrics.base import Fields, WindowResult, in_order, unscored
 from monitor.rubrics.correction import answer, events, summary
 from monitor.rubrics.correction.events import Reading
 from monitor.rubrics.correction.window import CorrectionWindow, window
@@ -113,6 +113,7 @@ class CorrectionRubric:
 
     def merge(self, session: Session, results: Sequence[WindowResult]) -> Verdict | Skipped | Unscored:
         """Merge the events of a session; one unscored event leaves the session unscored."""
+        results = in_order(results)
         lost = unscored(results)
         if lost is not None:
             return lost

@@ -202,10 +202,16 @@ def _graded(item: FoundCorrection, window: CorrectionWindow, given: CorrectionWh
     try:
         found = single.audited(_as_single(item, given.grades[place], quotes, window), window)
     except InvalidVerdict as error:
-        if not quotes:
-            refuse("evidence", [], f"no reply to {item.correction_id} is quoted")
-        raise InvalidVerdict(f"grades[{place}].{error}") from None
+        raise _renamed(error, place, item.correction_id) from None
     return Checked(window=window, found=found)
+
+
+def _renamed(error: InvalidVerdict, place: int, correction_id: str) -> InvalidVerdict:
+    """Name the field as this answer has it: a grade's, or the quotes of a correction."""
+    field, _, rest = str(error).partition(" ")
+    quotes = field.startswith("incorporation_evidence")
+    where = f"evidence[{correction_id}]" if quotes else f"grades[{place}].{field}"
+    return InvalidVerdict(f"{where} {rest.replace('incorporation_evidence', 'evidence')}")
 
 
 def _as_single(

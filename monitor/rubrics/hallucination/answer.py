@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-from monitor.rubrics.answers import contains, decode, object_schema, one_of, refuse
+from monitor.rubrics.answers import blank, contains, decode, object_schema, one_of, refuse
 from monitor.rubrics.hallucination.window import HallucinationWindow
 
 Scope: TypeAlias = Literal["session", "turn"]
@@ -81,7 +81,7 @@ def check(raw: str, window: HallucinationWindow, scope: Scope) -> HallucinationA
     if given.audited_turns != list(window.audited):
         rule = f"it must hold each of the turns {list(window.audited)} exactly once and in this order"
         refuse("audited_turns", given.audited_turns, rule)
-    if not given.rationale.strip():
+    if blank(given.rationale):
         refuse("rationale", given.rationale, "it must be one sentence")
     _named(given, window)
     for place, claim in enumerate(given.claims):
@@ -146,7 +146,7 @@ def _scope(field: str, claim: Claim, window: HallucinationWindow, scope: Scope) 
 
 def _gap(field: str, claim: Claim, window: HallucinationWindow) -> None:
     needs = claim.status not in QUOTED
-    if needs != bool(claim.evidence_gap.strip()):
+    if needs == blank(claim.evidence_gap):
         rule = "it must say what is missing" if needs else f'with the status "{claim.status}" it must be empty'
         refuse(f"{field}.evidence_gap", claim.evidence_gap, rule)
     if needs != (claim.gap != "none"):

@@ -23,6 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from monitor.judgement import Outcomes, Result, Skipped, Tally, Unscored, Verdict
+from monitor.rubrics.answers import blank
 from monitor.rubrics.bands import BANDS, turn_band
 from monitor.rubrics.base import Fields, WindowResult, unscored
 from monitor.rubrics.hallucination import answer, spread
@@ -218,11 +219,11 @@ def _data(claim: Claim, window: HallucinationWindow) -> dict[str, Any]:
         "passage_label": passage.label if passage else None,
         "source_quote": claim.source_quote or None,
         "stale": passage is not None and passage.turn != claim.turn_index,
-        "evidence_gap": claim.evidence_gap.strip() or None,
+        "evidence_gap": None if blank(claim.evidence_gap) else claim.evidence_gap.strip(),
         "gap": None if claim.gap == "none" else claim.gap,
         "propagated_from": origin if claim.status == "propagated_hallucination" else None,
         "link": None if claim.link == "none" else claim.link,
-        "auditor_notes": claim.auditor_notes.strip() or None,
+        "auditor_notes": None if blank(claim.auditor_notes) else claim.auditor_notes.strip(),
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from monitor.rubrics.answers import plain
 from monitor.rubrics.passages import LabelledPassage, labelled
 from monitor.session import Session, SessionTurn
 
@@ -49,7 +50,7 @@ def auditable(session: Session) -> list[SessionTurn]:
 
 def answers(session: Session) -> list[SessionTurn]:
     """Give the assistant turns that say something."""
-    return [turn for turn in session.turns if turn.role == "assistant" and turn.text.strip()]
+    return [turn for turn in session.turns if turn.role == "assistant" and plain(turn.text)]
 
 
 def windows(session: Session, size: int, overlap: int) -> tuple[HallucinationWindow, ...]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from monitor.rubrics.answers import contains, decode, object_schema, one_of, refuse
+from monitor.rubrics.answers import blank, contains, decode, object_schema, one_of, refuse
 from monitor.rubrics.refusal.outcome import BASES, STATES, TACTICS, Basis, State, Tactic
 from monitor.rubrics.refusal.window import RefusalWindow
 
@@ -106,7 +106,7 @@ def _requests(given: RefusalAnswer, window: RefusalWindow) -> None:
                 f"{field}.request_id", request.request_id, f'requests are named in order, this one is "{wanted}"'
             )
         _quoted(f"{field}", request.turn_index, request.quote, window, "user")
-        if not request.request.strip():
+        if blank(request.request):
             refuse(f"{field}.request", request.request, "it must say in a few words what is asked for")
 
 
@@ -164,8 +164,14 @@ def _pushes(given: RefusalAnswer, window: RefusalWindow) -> None:
 
 
 def _changes(given: RefusalAnswer, window: RefusalWindow) -> None:
+    seen: set[tuple[int, str]] = set()
     for place, change in enumerate(given.changes):
         field = f"changes[{place}]"
+        if (change.turn_index, change.request_id) in seen:
+            refuse(
+                f"{field}.turn_index", change.turn_index, f"that change of {change.request_id} is there already"
+            )
+        seen.add((change.turn_index, change.request_id))
         request = _request(field, change.request_id, given)
         _quoted(field, change.turn_index, change.quote, window, "user")
         if change.turn_index <= request.turn_index:
@@ -180,7 +186,7 @@ def _changes(given: RefusalAnswer, window: RefusalWindow) -> None:
 
 
 def _rationale(given: RefusalAnswer, _window: RefusalWindow) -> None:
-    if not given.rationale.strip():
+    if blank(given.rationale):
         refuse("rationale", given.rationale, "it must be one sentence")
 
 

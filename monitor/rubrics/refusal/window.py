@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from monitor.judgement import Skipped
+from monitor.rubrics.answers import plain
 from monitor.session import Session, SessionTurn
 
 WINDOW_ID = "S"
@@ -32,7 +33,7 @@ def window(session: Session) -> RefusalWindow:
     """Make the window of a session. A reply that was cut off, or that says nothing, can't be audited."""
     asked = next((turn.index for turn in session.turns if turn.role == "user"), len(session.turns))
     answers = [turn for turn in session.turns if turn.role == "assistant" and turn.index > asked]
-    whole = [turn for turn in answers if not turn.cut_off and turn.text.strip()]
+    whole = [turn for turn in answers if not turn.cut_off and plain(turn.text)]
     return RefusalWindow(
         window_id=WINDOW_ID,
         turns=session.turns,

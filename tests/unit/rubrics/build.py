@@ -108,6 +108,12 @@ def kept(**changes: Any) -> dict[str, Any]:
     )
 
 
+def unjudged(**changes: Any) -> dict[str, Any]:
+    """Give an answer for the seats session that judges no reply."""
+    nothing: dict[str, Any] = {"incorporation_evidence": [], "first_right_use_turn_index": -1}
+    return kept(**(nothing | changes))
+
+
 _VOCABULARY = """
     no actually wrong instead make it not but I meant 4
     six seats 5:15 pm March 8th Friday Anna garden room you said

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
-from importlib import resources
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ from monitor.errors import InvalidVerdict
 from monitor.events import Passage
 from monitor.judgement import Skipped, Tally, Verdict
 from monitor.judging.lexical.conversation import answer as lexical
-from monitor.judging.prompt import load
 from monitor.rubrics.base import WindowResult
 from monitor.rubrics.conversation import ConversationRubric, grade
 from monitor.rubrics.conversation.citations import citations
@@ -194,10 +191,19 @@ def test_without_a_passage_the_evidence_is_insufficient() -> None:
 
 def test_what_is_not_from_evidence_needs_nothing_but_its_turn_and_a_reason() -> None:
     window = window_of(pier(), 3)
-    chatty = told(task="general_chat", statements=[statement(9)], dimensions=[])
+    chatty = told(task="general_chat", statements=[unsupported(BOAT, 9)], dimensions=[])
     assert isinstance(RUBRIC.parse(json.dumps(chatty), window), Skipped)
     with pytest.raises(InvalidVerdict, match="rationale"):
         RUBRIC.parse(json.dumps(chatty | {"rationale": ""}), window)
+
+
+def test_a_reply_that_rests_on_a_passage_is_not_passed_over_as_chat() -> None:
+    assert refused(told(task="creative")).startswith('task is "creative", but ')
+
+
+def test_a_part_that_is_named_twice_would_count_twice() -> None:
+    twice = statement(unsupported_parts=["21:40", " 21:40"], support="partly")
+    assert refused(told(statements=[twice])).startswith("statements[0].unsupported_parts[1] is ")
 
 
 def test_enums_are_compared_without_regard_to_case() -> None:
@@ -333,7 +339,7 @@ def test_a_session_of_nothing_but_chat_is_skipped() -> None:
     verdict = RUBRIC.merge(pier(), [])
     assert isinstance(verdict, Skipped)
     window = window_of(pier(), 3)
-    chatty = RUBRIC.parse(json.dumps(told(task="creative")), window)
+    chatty = RUBRIC.parse(json.dumps(told(task="creative", statements=[])), window)
     from_chat = RUBRIC.merge(pier(), [_result("A3", chatty)])
     assert isinstance(from_chat, Skipped)
     assert from_chat.reason == "not_applicable"
@@ -363,27 +369,6 @@ def _result(window_id: str, result: Verdict | Skipped) -> WindowResult:
 
 
 # -- examples and the lexical judge --------------------------------------------------------------------------
-
-
-def test_the_prompts_examples_are_valid_answers_to_what_they_show() -> None:
-    text = resources.files("prompts").joinpath("conversation", "v1.toml").read_text("utf-8")
-    for example in tomllib.loads(text)["examples"]:
-        shown, answer = json.loads(example["fields"]), json.loads(example["answer"])
-        said = [({"user": "u", "assistant": "a"}[turn["role"]], turn["text"]) for turn in shown["transcript"]]
-        evidence: dict[int, tuple[Passage, ...]] = {shown["reply"]["turn"]: ()}
-        for item in (*shown["older_passages"], *shown["passages"]):
-            turn = int(item["passage_id"][1:].split(".")[0])
-            evidence[turn] = (*evidence.get(turn, ()), Passage(id=item["of"], text=item["text"]))
-        window = window_of(chat(*said, evidence=evidence), answer["turn_index"])
-        assert RUBRIC.fields(window) == shown, example["title"]
-        result = RUBRIC.parse(json.dumps(answer), window)
-        assert isinstance(result, Verdict) == (answer["task"] == "from_evidence"), example["title"]
-
-
-def test_the_prompt_names_every_field_of_the_schema() -> None:
-    system = load("conversation").system
-    schema = RUBRIC.schema(window_of(pier(), 3))
-    assert all(name in system for name in schema["properties"])
 
 
 @st.composite

@@ -13,10 +13,9 @@ from monitor.errors import InvalidVerdict
 from monitor.judgement import Outcomes, Skipped, Stage, Tally, Unscored, Verdict
 from monitor.rubrics import RUBRICS
 from monitor.rubrics.base import WindowResult
-from monitor.rubrics.correction.answer import CORRECTION_TYPES, CRITERIA, FAILURE_MODES
 from monitor.rubrics.correction.rubric import MEASURES
 from monitor.rubrics.correction.summary import NO_CORRECTION
-from tests.unit.rubrics.build import RUBRIC, SEATS, chat, corrected, kept, reverted, seats
+from tests.unit.rubrics.build import RUBRIC, SEATS, chat, corrected, kept, reverted, seats, unjudged
 
 
 def parsed(answer: dict[str, Any]) -> dict[str, Any]:
@@ -84,9 +83,14 @@ def test_quotes_are_compared_without_white_space_and_invisible_characters() -> N
 
 
 def test_no_correction_is_misaligned() -> None:
-    result = RUBRIC.parse(json.dumps(kept(is_correction=False, incorporation_check_turns=[])), seats())
+    result = RUBRIC.parse(json.dumps(unjudged(is_correction=False, incorporation_check_turns=[])), seats())
     assert isinstance(result, Skipped)
     assert result.reason == "misaligned"
+
+
+@pytest.mark.parametrize("changes", [{"is_correction": False}, {"correction_content": ""}])
+def test_what_was_found_in_replies_is_not_passed_over_in_silence(changes: dict[str, Any]) -> None:
+    assert refused(reverted(**changes)).startswith("incorporation_evidence is ")
 
 
 def test_another_target_than_the_producer_named_is_misaligned() -> None:
@@ -103,7 +107,7 @@ def test_a_guessed_error_turn_is_not_held_against_the_judge() -> None:
 
 
 def test_a_correction_that_does_not_say_what_is_right_is_not_applicable_save_a_retraction() -> None:
-    result = RUBRIC.parse(json.dumps(kept(correction_content=" ")), seats())
+    result = RUBRIC.parse(json.dumps(unjudged(correction_content=" ")), seats())
     assert isinstance(result, Skipped)
     assert result.reason == "not_applicable"
     assert parsed(kept(correction_content="", correction_type="retraction"))["correction_type"] == "retraction"
@@ -190,35 +194,6 @@ def test_what_is_no_such_object_is_refused(raw: str) -> None:
     assert refused(raw).startswith("The answer ")
 
 
-def _schema_corruptions() -> st.SearchStrategy[dict[str, Any]]:
-    answer = reverted()
-    wrong: dict[type, list[Any]] = {
-        bool: ["yes", 1, None],
-        int: ["3", 3.5, None, True],
-        str: [3, None, ["x"]],
-        list: ["3", None, {}],
-    }
-
-    def corrupt(name: str) -> st.SearchStrategy[dict[str, Any]]:
-        values: list[Any] = list(wrong[type(answer[name])])
-        if name in CRITERIA:
-            values += [0, 6, -1, 100]
-        if name in {"failure_mode", "correction_type"}:
-            values += ["", "fine", "none of these"]
-        if name.endswith(("_turn_index", "targets_turn")):
-            values += [-2, 10**6]
-        missing = st.just({key: value for key, value in answer.items() if key != name})
-        return st.one_of(missing, st.sampled_from(values).map(lambda value: answer | {name: value}))
-
-    extra = st.text(min_size=1).filter(lambda name: name not in answer).map(lambda name: answer | {name: 1})
-    return st.one_of(extra, st.sampled_from(sorted(answer)).flatmap(corrupt))
-
-
-@given(_schema_corruptions())
-def test_any_corruption_of_a_single_field_is_refused(answer: dict[str, Any]) -> None:
-    assert refused(answer)
-
-
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=60))
 def test_a_quote_that_is_not_in_the_turn_is_refused(quote: str) -> None:
     turn = seats().turn(3)
@@ -232,21 +207,6 @@ def test_a_quote_that_is_not_in_the_turn_is_refused(quote: str) -> None:
 def test_no_text_makes_the_parser_fail_in_another_way(raw: str) -> None:
     with pytest.raises(InvalidVerdict):
         RUBRIC.parse(raw, seats())
-
-
-def test_the_schema_is_flat_all_required_in_order_and_without_unions() -> None:
-    schema = RUBRIC.schema(seats())
-    assert list(schema["properties"]) == schema["required"] == list(reverted())
-    assert schema["required"][:2] == ["is_correction", "targets_turn"]
-    assert schema["required"].index("incorporation_evidence") < schema["required"].index("failure_mode")
-    assert schema["properties"]["failure_mode"]["enum"] == list(FAILURE_MODES)
-    assert schema["properties"]["correction_type"]["enum"] == list(CORRECTION_TYPES)
-    text = json.dumps(schema)
-    assert not any(word in text for word in ("$ref", "anyOf", "oneOf", "minimum", "maxLength", "minItems"))
-    nested = schema["properties"]["incorporation_evidence"]["items"]
-    assert schema["additionalProperties"] is False
-    assert nested["additionalProperties"] is False
-    assert all(isinstance(item["type"], str) for item in schema["properties"].values())
 
 
 # --- merge, review, outcomes

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from monitor.errors import InvalidVerdict
 from monitor.judgement import Outcomes, Skipped, Tally, Unscored, Verdict
 from monitor.judging.lexical.correction_whole import answer as lexical
-from monitor.judging.prompt import load
 from monitor.rubrics import RUBRICS
 from monitor.rubrics.base import WindowResult
 from monitor.rubrics.correction_whole import CorrectionWholeRubric
@@ -22,6 +21,7 @@ from tests.unit.rubrics.build import SEATS, chat, kept, reverted, sessions
 
 RUBRIC = CorrectionWholeRubric()
 NO_REPLY: dict[str, Any] = {"incorporation_evidence": []}
+NO_USE = NO_REPLY | {"first_right_use_turn_index": -1}
 TWICE = (*SEATS[:4], ("u", "Sorry, not 6 seats but 8."), ("a", "8 seats, then."))
 
 
@@ -108,7 +108,7 @@ def test_a_later_correction_of_the_same_ends_what_is_followed() -> None:
         (chat(*SEATS[:3]), NO_REPLY, "no_response"),
         (chat(*SEATS, cut={3: "length"}), {}, "cut_off"),
         (chat(*SEATS, close_reason="max_turns"), {}, "cut_off"),
-        (chat(*SEATS), {"correction_content": ""}, "not_applicable"),
+        (chat(*SEATS), NO_USE | {"correction_content": ""}, "not_applicable"),
         (chat(*SEATS[:3], ("u", "Or 8."), ("a", "8.")), NO_REPLY | {"superseded_by_turn_index": 3}, "superseded"),
     ],
 )
@@ -132,7 +132,7 @@ def test_what_cannot_be_judged_is_skipped_and_counted(
         ({"superseded_by_turn_index": 0}, "corrections[0].superseded_by_turn_index"),
         ({"targets_turn": 4}, "corrections[0].targets_turn"),
         ({"targets_turn": 2}, "corrections[0].targets_turn"),
-        ({"incorporation_evidence": []}, "evidence"),
+        ({"incorporation_evidence": []}, "evidence[C1]"),
         ({"incorporation_evidence": [{"turn_index": 1, "quote": "4 seats"}]}, "evidence[0].turn_index"),
         ({"incorporation_evidence": [{"turn_index": 3, "quote": "9 seats"}]}, "evidence[0].quote"),
         ({"incorporation_evidence": [{"turn_index": 3, "quote": "6 seats"}]}, "grades[0].reversion_turn_index"),
@@ -201,15 +201,6 @@ def test_the_schema_is_three_flat_lists_whose_fields_are_all_required() -> None:
         assert item["required"] == list(item["properties"]) == list(answer[name][0])
         assert item["additionalProperties"] is False
         assert {field["type"] for field in item["properties"].values()} <= {"string", "integer"}
-
-
-def test_the_examples_of_the_prompt_are_accepted() -> None:
-    for example in load("correction_whole").examples:
-        said = json.loads(example.fields)["transcript"]
-        session = chat(*[(turn["role"][0], turn["text"]) for turn in said])
-        (window,) = RUBRIC.windows(session)
-        assert RUBRIC.fields(window)["transcript"] == said
-        assert RUBRIC.parse(example.answer, window).data["skipped"] == []
 
 
 @given(sessions())

@@ -13,7 +13,6 @@ from monitor.errors import InvalidVerdict
 from monitor.events import Passage
 from monitor.judgement import Tally, Unscored, Verdict
 from monitor.judging.lexical.hallucination import answer as lexical
-from monitor.judging.prompt import load
 from monitor.rubrics.bands import BANDS, turn_band
 from monitor.rubrics.base import WindowResult
 from monitor.rubrics.hallucination import HallucinationRubric
@@ -258,40 +257,6 @@ def test_an_origin_in_a_turn_without_evidence_has_no_claim() -> None:
 
 
 # -- examples and the lexical judge ----------------------------------------------------------------
-
-
-def test_the_prompts_examples_are_valid_answers() -> None:
-    for example in load("hallucination").examples:
-        shown = json.loads(example.fields)
-        first = min(turn["turn"] for turn in shown["transcript"])
-        said = [("u", "Hello."), ("a", "Hello.")] * (first // 2)
-        said += [("u" if turn["role"] == "user" else "a", turn["text"]) for turn in shown["transcript"]]
-        evidence: dict[int, tuple[Passage, ...]] = {
-            turn["turn"]: () for turn in shown["transcript"] if turn["evidence"]
-        }
-        for passage in shown["passages"]:
-            known = evidence.get(passage["turn"], ())
-            evidence[passage["turn"]] = (*known, Passage(id=passage["passage_id"], text=passage["text"]))
-        rubric = HallucinationRubric(evidence_scope=shown["scope"])
-        windows = list(rubric.windows(chat(*said, evidence=evidence)))
-        before = [
-            {"claim_id": item["claim_id"], "turn_index": item["turn"], "claim_text": item["text"]}
-            | {"status": "unsupported", "source": "assistant"}
-            for item in shown["open_claims"]
-        ]
-        earlier = WindowResult(window_id="W0", result=Verdict(data={"claims": before}))
-        (window,) = [
-            rubric.carry(_only(item, shown["audited"]), [earlier])
-            for item in windows
-            if set(shown["audited"]) <= set(item.audited)
-        ]
-        assert isinstance(rubric.parse(example.answer, window), Verdict), example.title
-
-
-def _only(window: Any, audited: list[int]) -> Any:
-    return window.__class__(
-        **{name: getattr(window, name) for name in window.__struct_fields__} | {"audited": tuple(audited)}
-    )
 
 
 @given(sessions())
