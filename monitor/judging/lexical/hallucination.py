@@ -162,12 +162,14 @@ _GOES_ON: Final = re.compile(
     re.IGNORECASE,
 )
 _RATIONALE: Final = "Told from the words, numbers and denials that the replies share with the passages."
-# Questions, offers, hedges about the asking and refusals for lack of evidence state nothing about the world.
+# Questions, offers, hedges about the asking or about what can be said at all, and refusals for lack of evidence
+# state nothing about the world.
 _STATES_NOTHING: Final = re.compile(
     r"\?\s*$|^\s*(?:please|feel free|let me know|i hope|if you have|if there|would you|thank|you're welcome|sure\b"
     r"|certainly|of course|here (?:is|are)\b|i (?:can|could|would|will|am happy)\b|i'm (?:happy|glad)|hello|hi\b)"
     r"|\bi (?:do not|don't|cannot|can't|could not|couldn't|am unable|did not|didn't)\b"
     r"|\bi(?:'m| am) (?:sorry|unable|not)|\b(?:no|not enough) information\b|\bit (?:seems|looks|appears)\b"
-    r"|\bthe (?:context|passages?|documents?) (?:do|does)",
+    r"|\bthe (?:context|passages?|documents?) (?:do|does)"
+    r"|\b(?:hard|difficult|impossible) to (?:say|tell)\b",
     re.IGNORECASE,
 )
