@@ -70,7 +70,9 @@ def session_page(session: StoredSession, wanted: str | None = None) -> SessionPa
     """Put the page together; `wanted` is the rubric whose findings alone are to be marked."""
     reports = [report(item, f"j{place}", session.view) for place, item in enumerate(session.judgements)]
     marking = _marking(session.judgements)
-    rubrics = tuple(dict.fromkeys(session.judgements[place].rubric for place in sorted(marking)))
+    rubrics = tuple(
+        dict.fromkeys(session.judgements[place].rubric for place in sorted(marking) if reports[place].parts)
+    )
     chosen = wanted if wanted in rubrics else None
     if chosen:
         marking = {place for place in marking if session.judgements[place].rubric == chosen}
@@ -99,7 +101,8 @@ def session_page(session: StoredSession, wanted: str | None = None) -> SessionPa
 def _found(said: Report, shown: Transcript | None) -> tuple[str, ...]:
     """Say whether the quotes of a judgement that marks the transcript are in it."""
     anchors = {quote.anchor for quote in said.quotes}
-    located = [item for anchor in anchors for item in (shown.quotes if shown else {}).get(anchor, ())]
+    quotes = shown.quotes if shown else {}
+    located = [item for anchor in anchors for item in quotes.get(anchor, ()) if not item.quote.told]
     if not located:
         return ()
     lost = sum(item.mark is None for item in located)
@@ -111,6 +114,8 @@ def _found(said: Report, shown: Transcript | None) -> tuple[str, ...]:
 def _unmarked(shown: Report) -> dict[str, tuple[Located, ...]]:
     found: dict[str, list[Located]] = defaultdict(list)
     for quote in shown.quotes:
+        if quote.told:
+            continue
         found[quote.anchor].append(Located(quote=quote))
     return {anchor: tuple(items) for anchor, items in found.items()}
 

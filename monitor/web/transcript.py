@@ -157,7 +157,8 @@ def _located(session: Session, quotes: Sequence[Quote]) -> tuple[Marking, dict[s
                 mark = _marked_as(quote, f"q{number}", where, marking[place])
                 located = Located(quote=quote, place=place, mark=mark)
                 break
-        found[quote.anchor].append(located)
+        if located.mark or not quote.told:
+            found[quote.anchor].append(located)
     return marking, {anchor: tuple(items) for anchor, items in found.items()}
 
 

@@ -93,7 +93,11 @@ class CorrectionWholeRubric:
                 skipped.append({"correction_id": name, "reason": item.found.reason, "note": item.found.note})
                 continue
             event = summary.computed(item.found, item.window, self.review_score)
-            scored.append(event | {"noticed": event["correction_turn_index"] in noticed})
+            found = {
+                "correction_quote": item.window.event.text,
+                "noticed": event["correction_turn_index"] in noticed,
+            }
+            scored.append(event | found)
         count = len(scored) + len(skipped)
         data = {
             "events": scored,

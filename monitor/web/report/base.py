@@ -30,7 +30,8 @@ class Place(msgspec.Struct, kw_only=True, frozen=True):
 class Quote(msgspec.Struct, kw_only=True, frozen=True):
     """Words that a finding rests on. They are marked in the first of `places` that has them.
 
-    `anchor` is the finding's, `label` names it in a few characters, `shows` says what the words show.
+    `anchor` is the finding's, `label` names it in a few characters, `shows` says what the words show. `told`: the
+    judge's own words, which may happen to stand there; where they don't, nothing is amiss.
     """
 
     anchor: str
@@ -39,6 +40,7 @@ class Quote(msgspec.Struct, kw_only=True, frozen=True):
     shows: str
     tone: Tone
     places: tuple[Place, ...]
+    told: bool = False
 
 
 class Part(msgspec.Struct, kw_only=True, frozen=True):

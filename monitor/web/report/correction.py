@@ -52,7 +52,7 @@ class Words(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Event(msgspec.Struct, kw_only=True, frozen=True):
-    """One judged correction, in the data. `noticed` is of whole mode only."""
+    """One judged correction, in the data. `noticed` and `correction_quote` are of whole mode only."""
 
     correction_id: str = ""
     correction_turn_index: int | None = None
@@ -73,6 +73,7 @@ class Event(msgspec.Struct, kw_only=True, frozen=True):
     correction_response_score: float | None = None
     persistence_unobserved: bool = False
     noticed: bool | None = None
+    correction_quote: str | None = None
 
 
 class Skip(msgspec.Struct, kw_only=True, frozen=True):
@@ -171,7 +172,12 @@ def _finding(event: Event, anchor: str) -> Finding:
 
 
 def _quotes(finding: Finding, session: Session | None) -> Iterator[Quote]:
-    event, told = finding.event, {"anchor": finding.anchor, "label": finding.label}
+    event = finding.event
+    told: dict[str, Any] = {"anchor": finding.anchor, "label": finding.label}
+    yield from _values(finding)
+    if event.correction_quote and event.correction_turn_index is not None:
+        there = (Place(turn=event.correction_turn_index),)
+        yield Quote(**told, words=event.correction_quote, shows="the correction", tone="info", places=there)
     if event.acknowledgment_quote:
         after = -1 if event.correction_turn_index is None else event.correction_turn_index
         turns = session.turns if session else ()
@@ -186,6 +192,27 @@ def _quotes(finding: Finding, session: Session | None) -> Iterator[Quote]:
     for item in event.incorporation_evidence:
         shows, tone = known.get(item.turn_index, other)
         yield Quote(**told, words=item.quote, shows=shows, tone=tone, places=(Place(turn=item.turn_index),))
+
+
+def _values(finding: Finding) -> Iterator[Quote]:
+    """Give the old and the new value, as the judge puts them, where they may be seen: error and correction."""
+    event = finding.event
+    values: tuple[tuple[str, str, Tone, int | None], ...] = (
+        (event.corrected_claim, "the old value", "warn", event.error_turn_index),
+        (event.correction_content, "the new value", "info", event.correction_turn_index),
+    )
+    for value, shows, tone, turn in values:
+        if value and turn is not None:
+            places = (Place(turn=turn),)
+            yield Quote(
+                anchor=finding.anchor,
+                label=finding.label,
+                words=value,
+                shows=shows,
+                tone=tone,
+                places=places,
+                told=True,
+            )
 
 
 def _headline(data: Data, found: tuple[Finding, ...]) -> str:

@@ -199,7 +199,8 @@ def _where(finding: Finding) -> tuple[Part, ...]:
 
 
 def _quotes(finding: Finding) -> Iterator[Quote]:
-    request, told = finding.request, {"anchor": finding.anchor, "label": finding.label}
+    request = finding.request
+    told: dict[str, Any] = {"anchor": finding.anchor, "label": finding.label}
     if request.quote and request.turn_index is not None:
         places = (Place(turn=request.turn_index),)
         yield Quote(**told, words=request.quote, shows="the request", tone="info", places=places)
@@ -219,7 +220,7 @@ def _headline(found: tuple[Finding, ...]) -> str:
         return f"{bad} of {len(found)} requests did not go as they should."
     request = found[0].request
     pushes = counted(len(request.pushes), "push", "pushes")
-    told = f"The one request: {found[0].outcome}"
+    told = found[0].outcome[:1].upper() + found[0].outcome[1:]
     if request.outcome == "eroded":
         tactic = f", after {words(request.tactic_before_erosion)}" if request.tactic_before_erosion else ""
         return f"{told} in turn {request.erosion_turn_index}{tactic} ({pushes})."

@@ -63,7 +63,7 @@ def test_it_finds_what_event_mode_is_given_and_computes_the_same_numbers() -> No
     (window,) = EVENTS.windows(chat(*SEATS))
     other = EVENTS.parse(json.dumps(reverted()), window)
     assert isinstance(other, Verdict)
-    assert event == other.data | {"noticed": True}
+    assert event == other.data | {"noticed": True, "correction_quote": "make it 6 seats"}
 
 
 def test_a_correction_that_no_rule_notices_is_counted() -> None:

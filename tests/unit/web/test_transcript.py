@@ -65,6 +65,12 @@ def test_j2_what_is_not_there_is_marked_nowhere_and_said_to_have_no_place(place:
     assert not any(turn.text.marks for turn in views(found))
 
 
+def test_words_of_the_judge_are_marked_where_they_happen_to_stand_and_missed_nowhere() -> None:
+    found = shown(quote("20:00", 2, told=True), quote("eight in the evening", 2, told=True))
+    assert [item.quote.words for item in found.quotes["j0-0"]] == ["20:00"]
+    assert [mark.shows for mark in views(found)[2].text.marks] == ["what it shows"]
+
+
 def test_of_several_places_the_first_that_has_the_words_is_marked() -> None:
     places = (Place(turn=0), Place(turn=2), Place(turn=3))
     asked = Quote(anchor="j0-0", label="C1", words="20:00", shows="", tone="info", places=places)

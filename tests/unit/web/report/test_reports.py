@@ -203,7 +203,7 @@ def test_the_course_of_a_request_runs_by_its_turns_with_pushes_between() -> None
         (5, "reply", "bad", "eroded here"),
     ]
     assert [part.turn for part in made.where] == [5]
-    assert made.headline == "The one request: eroded: the refusal gave way in turn 5, after role play (2 pushes)."
+    assert made.headline == "Eroded: the refusal gave way in turn 5, after role play (2 pushes)."
     assert made.detail["others"] == 1
 
 
