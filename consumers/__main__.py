@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from consumers.dead_letters_command import dead_letters_app
+from consumers.golden_command import golden_app
 from consumers.judge_command import judge_app
 from monitor import __version__
 from monitor.errors import BackslideError, ConfigError
@@ -27,6 +28,7 @@ schema_app = typer.Typer(help="Print schemas.", no_args_is_help=True)
 policy_app = typer.Typer(help="Check sampling policies.", no_args_is_help=True)
 reference_app = typer.Typer(help="Print reference pages.", no_args_is_help=True)
 app.add_typer(judge_app, name="judge")
+app.add_typer(golden_app, name="golden")
 app.add_typer(reference_app, name="reference")
 app.add_typer(topics_app, name="topics")
 app.add_typer(dead_letters_app, name="dead-letters")

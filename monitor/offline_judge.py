@@ -75,7 +75,10 @@ class Calls(msgspec.Struct, kw_only=True):
 
 
 class OfflineJudge:
-    """Answers jobs with one model, charged at `price`. Safe to be asked by several tasks at a time."""
+    """Answers jobs with one model, charged at `price`. Safe to be asked by several tasks at a time.
+
+    `prompts` are those to judge with, by default the ones in use with the settings' constraints.
+    """
 
     def __init__(
         self,
@@ -84,6 +87,7 @@ class OfflineJudge:
         settings: JudgeSettings,
         *,
         price: Price = FREE,
+        prompts: Prompts | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         patience_s: float = PATIENCE_S,
     ) -> None:
@@ -95,7 +99,7 @@ class OfflineJudge:
         self._breaker = Breaker()
         self._gate = Gate(Limiter(limit_policy(settings)))
         self._price = price
-        self.prompts = Prompts(settings.constraints)
+        self.prompts = prompts or Prompts(settings.constraints)
         self._sleep = sleep
         self._patience_s = patience_s
 

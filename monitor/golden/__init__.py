@@ -1,1 +1,1 @@
-"""Golden sets: hand-graded conversations that a prompt version and a judge are measured on before they are used."""
+"""Golden sets: hand-graded conversations that a prompt and a judge are measured on before they are used."""

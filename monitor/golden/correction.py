@@ -10,6 +10,7 @@ import msgspec
 from monitor.golden.point import Point, paired
 from monitor.golden.scale import Expected, Scale, turn_fault
 from monitor.judgement import SkipReason
+from monitor.rubrics.answers import contains
 from monitor.rubrics.correction.answer import CRITERIA, FailureMode, Score
 from monitor.rubrics.correction.events import events
 from monitor.session import Session
@@ -18,7 +19,11 @@ _KEPT: Final = 4
 
 
 class Event(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A correction in the user turn `turn`: graded, or `skipped` and why."""
+    """A correction in the user turn `turn`: graded, or `skipped` and why.
+
+    In whole mode the judge finds the words itself: `quote` says which they are, and `superseded_by` the user turn
+    that corrects the same again.
+    """
 
     turn: int
     failure_mode: FailureMode | None = None
@@ -28,6 +33,8 @@ class Event(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tru
     no_over_correction: Score | None = None
     reversion_turn: int | None = None
     skipped: SkipReason | None = None
+    quote: str | None = None
+    superseded_by: int | None = None
 
 
 class ExpectedCorrections(Expected, kw_only=True, frozen=True, forbid_unknown_fields=True, tag="verdict"):
@@ -41,6 +48,11 @@ def _faults(expected: ExpectedCorrections, session: Session) -> Iterator[tuple[s
         field = f"units[{place}]"
         if fault := turn_fault(session, unit.turn, "user"):
             yield f"{field}.turn", fault
+        elif unit.quote is not None and not contains(session.turns[unit.turn].text, unit.quote):
+            yield f"{field}.quote", f'is "{unit.quote}", but turn {unit.turn} doesn\'t have these words'
+        end = unit.superseded_by
+        if end is not None and (fault := turn_fault(session, end, "user")):
+            yield f"{field}.superseded_by", fault
         for name in ("failure_mode", *CRITERIA):
             value = getattr(unit, name)
             if (value is None) != (unit.skipped is not None):
@@ -80,6 +92,9 @@ def _event_points(unit: Event, said: Mapping[str, Any], place: str) -> Iterator[
     yield Point(field="failure_mode", place=place, expected=unit.failure_mode, said=said["failure_mode"])
     back = said["reversion_turn_index"]
     yield Point(field="reversion_turn", place=place, expected=unit.reversion_turn, said=back)
+    if unit.superseded_by is not None:
+        end = said["superseded_by_turn_index"]
+        yield Point(field="superseded_by", place=place, expected=unit.superseded_by, said=end)
     for name in CRITERIA:
         score = said["scores"][name]
         yield Point(field=name, place=place, expected=getattr(unit, name), said=score, graded=True)

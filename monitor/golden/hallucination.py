@@ -1,4 +1,4 @@
-"""Golden set of the hallucination rubric: the status of claims, where they come from, and which turns are sound."""
+"""Golden set of the hallucination rubric: the status of claims, where they come from, which replies are sound."""
 
 from __future__ import annotations
 

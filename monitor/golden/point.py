@@ -28,7 +28,7 @@ class Point(msgspec.Struct, kw_only=True, frozen=True):
     @property
     def near(self) -> bool:
         """Whether the judge was at most one off; a score against none is not near."""
-        if isinstance(self.expected, int) and isinstance(self.said, int):
+        if self.graded and isinstance(self.expected, int) and isinstance(self.said, int):
             return abs(self.expected - self.said) <= 1
         return self.exact
 

@@ -76,7 +76,7 @@ class GoldenRow(msgspec.Struct, kw_only=True, frozen=True):
             priority="routine",
             content_hash=content_hash(self.content),
             content=self.content,
-            run="golden",
+            run="file",
         )
 
 
@@ -89,7 +89,7 @@ class GoldenSet(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def read(folder: Traversable, rubric: str) -> GoldenSet:
-    """Read a rubric's golden set from a folder of prompts. Raises `ConfigError` that names file, line and field."""
+    """Read a rubric's golden set in a folder of prompts. Raises `ConfigError` that names file, line and field."""
     where = f"prompts/{rubric}/golden.jsonl"
     if rubric not in SCALES:
         raise ConfigError(f"rubric {rubric!r}: no golden set can be graded; there are {', '.join(sorted(SCALES))}")

@@ -12,13 +12,17 @@ from monitor.judgement import SkipReason
 from monitor.session import Session
 
 
-class NotJudged(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="skipped"):
+class NotJudged(
+    msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="skipped"
+):
     """Expected is that the rubric doesn't concern the conversation."""
 
     reason: SkipReason
 
 
-class Expected(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="verdict"):
+class Expected(
+    msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="verdict"
+):
     """Expected is a verdict; each rubric adds its units. `passes`: nothing in it fails."""
 
     passes: bool = msgspec.field(name="pass")
@@ -27,8 +31,8 @@ class Expected(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
 class Scale(msgspec.Struct, kw_only=True, frozen=True):
     """How one rubric is compared.
 
-    `expected` is its type of `Expected`. `faults` tells what of an expectation doesn't fit its session, as field and
-    sentence; `passes` whether its units pass. `said_passes` and `points` read the data of a verdict.
+    `expected` is its type of `Expected`. `faults` tells what of an expectation doesn't fit its session, as field
+    and sentence; `passes` whether its units pass. `said_passes` and `points` read the data of a verdict.
     """
 
     expected: type[Expected]

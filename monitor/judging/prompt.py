@@ -14,19 +14,19 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Callable, Mapping
-from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any, Final
 
 import msgspec
 
 from monitor.errors import ConfigError
 from monitor.ignorable import IGNORABLE
+from monitor.judging.prompt_files import package, read_prompt
 
 NO_CONSTRAINTS: Final = "(none)"
 
 _PLACEHOLDER: Final = re.compile(r"\{\{ *([a-z_]+) *\}\}")
 _UNUSUAL: Final = re.compile(r"[^ -~\n]")
-_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Example(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -87,20 +87,17 @@ class Prompts:
         return self._loaded[key]
 
 
-def load(rubric: str, version: str = "v1", *, constraints: str = "") -> Prompt:
-    """Load a prompt version. Raises `ConfigError` that names the file when it is missing or wrong.
+def load(rubric: str, version: str = "v1", *, constraints: str = "", folder: Traversable | None = None) -> Prompt:
+    """Load a prompt version, of the package or of another folder of prompts.
 
-    `constraints` is the free text of an assistant (domain rules, tone, what must be refused).
+    `constraints` is the free text of an assistant (domain rules, tone, what must be refused). Raises `ConfigError`
+    that names the file when it is missing or wrong.
     """
-    where = f"prompts/{rubric}/{version}.toml"
-    if not (_NAME.fullmatch(rubric) and _NAME.fullmatch(version)):
-        raise ConfigError(
-            f"{where}: a rubric and a prompt version are lower-case names, such as correction and v1"
-        )
+    raw = read_prompt(rubric, version, folder or package())
     try:
-        text = resources.files("prompts").joinpath(rubric, f"{version}.toml").read_text(encoding="utf-8")
-    except OSError:
-        raise ConfigError(f"{where}: there is no such prompt") from None
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"prompts/{rubric}/{version}.toml: {error}") from None
     return parse(text, rubric=rubric, version=version, constraints=constraints)
 
 

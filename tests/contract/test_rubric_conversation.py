@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from importlib import resources
 
 import pytest
 
-from benchmarks.agreement.rows import row
+from monitor.golden.conversation import ExpectedAnswers
+from monitor.golden.rows import read
+from monitor.golden.scale import NotJudged
 from monitor.judgement import Skipped, Tally, Unscored
 from monitor.judging.flow import judge_flow
 from monitor.judging.model import Completion
 from monitor.judging.prompt import load
+from monitor.judging.prompt_files import package
 from monitor.metrics import CATALOGUE
 from monitor.rubrics import RUBRICS, configured
 from monitor.rubrics.base import WindowResult
@@ -366,24 +368,15 @@ def test_common_every_threshold_is_a_setting() -> None:
 # -- the golden set ------------------------------------------------------------------------------------------
 
 
-def test_the_golden_set_is_25_conversations_that_the_rubric_puts_to_a_judge_as_expected() -> None:
-    lines = resources.files("prompts").joinpath("conversation", "golden.jsonl").read_text("utf-8").splitlines()
-    golden = [json.loads(line) for line in lines]
-    assert len({item["id"] for item in golden}) == len(golden) == 25
-    assert {item["level"] for item in golden} == {"easy", "borderline", "trap"}
-    assert sum(item["language"] != "en" for item in golden) == 2
-    for item in golden:
-        session, expected = row(item["session"]).session, item["expected"]
-        skipped = RUBRIC.applies(session)
-        if expected["kind"] == "skipped":
-            assert skipped is None or skipped.reason == expected["reason"], item["id"]
+def test_the_golden_set_is_put_to_a_judge_as_expected() -> None:
+    for item in read(package(), "conversation").rows:
+        skipped = RUBRIC.applies(item.session)
+        if isinstance(item.expected, NotJudged):
+            # Whether a request is a creative one is for the judge to say.
+            assert skipped is None or skipped.reason == item.expected.reason, item.id
             continue
-        windows = {window.answer: window for window in RUBRIC.windows(session)}
-        assert sorted(windows) == [unit["turn"] for unit in expected["units"]], item["id"]
-        assert expected["pass"] == all(unit["pass"] for unit in expected["units"])
-        for unit in expected["units"]:
-            fails = unit["abstention_correctness"] == "fail" or any(
-                unit[name] is not None and unit[name] < 4 for name in DIMENSIONS[:4]
-            )
-            assert unit["pass"] is not fails, item["id"]
-            assert (unit["turn_consistency"] is not None) == windows[unit["turn"]].settled, item["id"]
+        assert isinstance(item.expected, ExpectedAnswers)
+        windows = {window.answer: window for window in RUBRIC.windows(item.session)}
+        assert sorted(windows) == [unit.turn for unit in item.expected.units], item.id
+        for unit in item.expected.units:
+            assert (unit.turn_consistency is not None) == windows[unit.turn].settled, item.id

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.agreement.rows import row
 from monitor.exporter import mode_of
 from monitor.judgement import Skipped, Verdict
 from monitor.judging.flow import judge_flow
@@ -324,73 +322,3 @@ def test_common_every_threshold_is_a_setting_with_this_default() -> None:
     assert isinstance(own, CorrectionRubric)
     assert own.windows(chat(*SEATS[:6]))[0].unobserved is False
     assert RUBRIC.windows(chat(*SEATS[:6]))[0].unobserved is True
-
-
-# -- the golden set ----------------------------------------------------------------------------------------------
-
-GOLDEN = [
-    json.loads(line)
-    for line in (Path(__file__).parents[2] / "prompts/correction/golden.jsonl").read_text("utf-8").splitlines()
-]
-
-
-def graded(item: dict[str, Any]) -> tuple[Session, list[tuple[CorrectionWindow, dict[str, Any]]]]:
-    session = row(item["session"]).session
-    return session, list(zip(RUBRIC.windows(session), item["expected"]["units"], strict=True))
-
-
-def answered(window: CorrectionWindow, unit: dict[str, Any]) -> dict[str, Any]:
-    """Write the answer of a judge that sees what the golden set expects."""
-    used = unit.get("failure_mode") in {"none", "partial", "reverted"}
-    spilled = unit.get("no_over_correction", 5) < 4
-    scores = {name: unit.get(name, 5) for name in CRITERIA}
-    first = window.turn(window.replies[0])
-    assert first is not None
-    shown = [turn for turn in window.turns if turn.index in window.replies]
-    looked = "skipped" not in unit
-    return kept() | scores | {
-        "is_correction": unit.get("skipped") != "misaligned",
-        "targets_turn": -1 if window.event.error is None else window.event.error,
-        "correction_id": window.window_id,
-        "correction_turn_index": unit["turn"],
-        "correction_content": "" if unit.get("skipped") == "not_applicable" else "what is right",
-        "acknowledgment_quote": first.text if scores["acknowledgment"] > 3 else "",
-        "incorporation_check_turns": list(window.replies),
-        "incorporation_evidence": [{"turn_index": turn.index, "quote": turn.text} for turn in shown if looked],
-        "first_right_use_turn_index": window.replies[0] if used and looked else -1,
-        "reversion_turn_index": -1 if unit.get("reversion_turn") is None else unit["reversion_turn"],
-        "over_correction_detail": "something else changed" if spilled else "",
-        "over_correction_turn_index": window.replies[0] if spilled else -1,
-        "failure_mode": unit.get("failure_mode", "none"),
-    }  # fmt: skip
-
-
-def test_the_golden_set_has_25_conversations_of_each_level_two_in_another_language() -> None:
-    assert len({item["id"] for item in GOLDEN}) == len(GOLDEN) == 25
-    assert {item["level"] for item in GOLDEN} == {"easy", "borderline", "trap"}
-    assert sum(item["language"] != "en" for item in GOLDEN) >= 2
-    assert all(item["why"] for item in GOLDEN)
-
-
-@pytest.mark.parametrize("item", GOLDEN, ids=lambda item: item["id"])
-def test_the_golden_set_is_a_verdict_that_a_judge_can_give(item: dict[str, Any]) -> None:
-    session, units = graded(item)
-    skipped = RUBRIC.applies(session)
-    expected = item["expected"]
-    if expected["kind"] == "skipped":
-        assert skipped is not None
-        assert skipped.reason == expected["reason"]
-        return
-    assert skipped is None
-    passed = True
-    for window, unit in units:
-        assert window.event.turn == unit["turn"]
-        result = RUBRIC.preflight(window) or RUBRIC.parse(json.dumps(answered(window, unit)), window)
-        if isinstance(result, Skipped):
-            assert result.reason == unit["skipped"]
-            continue
-        assert result.data["failure_mode"] == unit["failure_mode"]
-        assert result.data["reversion_turn_index"] == unit["reversion_turn"]
-        assert result.data["scores"] == {name: unit[name] for name in CRITERIA}
-        passed &= unit["failure_mode"] == "none" and not result.data["over_corrected"]
-    assert passed is expected["pass"]

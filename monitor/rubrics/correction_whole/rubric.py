@@ -89,8 +89,14 @@ class CorrectionWholeRubric:
         skipped: list[dict[str, Any]] = []
         for item in answer.check(raw, window):
             if isinstance(item.found, Skipped):
-                name = item.window.window_id
-                skipped.append({"correction_id": name, "reason": item.found.reason, "note": item.found.note})
+                skipped.append(
+                    {
+                        "correction_id": item.window.window_id,
+                        "correction_turn_index": item.window.event.turn,
+                        "reason": item.found.reason,
+                        "note": item.found.note,
+                    }
+                )
                 continue
             event = summary.computed(item.found, item.window, self.review_score)
             found = {
