@@ -18,7 +18,7 @@ from consumers.job_queue import Work
 from consumers.kafka import TOO_LARGE, event_key, is_passing
 from monitor.config import TopicSettings
 from monitor.decision import Job
-from monitor.judgement import Judgement, Skipped, Unscored, Verdict
+from monitor.judgement import Attempt, Judgement, Skipped, Unscored, Verdict
 from monitor.metrics import Meters
 
 STAGE: Final = "judge"
@@ -131,19 +131,26 @@ def shrinking(judgement: Judgement) -> Iterator[Judgement]:
     The result and what it adds to the totals stay as they are in all of them.
     """
     yield judgement
+    screen = judgement.screen
     yield msgspec.structs.replace(
         judgement,
-        attempts=[
-            msgspec.structs.replace(
-                item, raw=f"[left out: {len(item.raw.encode('utf-8', 'replace'))} bytes]" if item.raw else ""
-            )
-            for item in judgement.attempts
-        ],
+        attempts=_without_raw(judgement.attempts),
+        screen=screen and msgspec.structs.replace(screen, attempts=_without_raw(screen.attempts)),
     )
     result = judgement.result
     if isinstance(result, Verdict):
         result = Verdict(data={}, note=DATA_LEFT_OUT)
-    yield msgspec.structs.replace(judgement, attempts=[], result=result)
+    screen = screen and msgspec.structs.replace(screen, attempts=[])
+    yield msgspec.structs.replace(judgement, attempts=[], result=result, screen=screen)
+
+
+def _without_raw(attempts: list[Attempt]) -> list[Attempt]:
+    return [
+        msgspec.structs.replace(
+            item, raw=f"[left out: {len(item.raw.encode('utf-8', 'replace'))} bytes]" if item.raw else ""
+        )
+        for item in attempts
+    ]
 
 
 def kind(judgement: Judgement) -> str:
@@ -177,6 +184,7 @@ def _line(work: Work, judgement: Judgement) -> dict[str, str | int | None]:
         "judge": judgement.judge,
         "kind": kind(judgement),
         "reason": None if isinstance(result, Verdict) else result.reason,
+        "screen": judgement.screen.verdict if judgement.screen is not None else None,
         "attempts": len(judgement.attempts),
         "input_tokens": sum(
             usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens for usage in usages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from aiokafka import TopicPartition
@@ -13,14 +13,14 @@ from aiokafka import TopicPartition
 from consumers.kafka import consumer
 from monitor.config import Settings
 from monitor.decision import Job, job_id
-from monitor.estimate import Z_95, Interval, StratumTotals, interval, raw_rate
+from monitor.estimate import Z_95, Interval, StratumTotals, interval, parts, raw_rate
 from monitor.judgement import Judgement, decode_judgement
 from monitor.judging.open import open_judge
 from monitor.offline_judge import OfflineJudge
 from monitor.rubrics import configured
 from monitor.session import SessionRecord, content_hash, decode_content, decode_record, session_view
 from monitor.store import Store, TotalKey, Totals
-from monitor.summary import SUMS
+from monitor.summary import CLEAR, SUMS
 from monitor.traffic import SessionLabel, true_rate
 
 RUBRIC: Final = "correction"
@@ -184,13 +184,14 @@ def _calls(version: str, results: Results, labels: list[SessionLabel]) -> int:
 def _interval(totals: Totals, version: str) -> Interval:
     """Weigh the strata of a version over all its assistants."""
     strata = sorted({key.stratum for key in totals.sums if key.name == "sessions_finished"})
-    values = []
+    values: list[StratumTotals] = []
     for stratum in strata:
-        sums: dict[str, Any] = {
-            field: _sum(totals, name, version, stratum=stratum) / unit for field, (name, unit) in SUMS.items()
-        }
+        whole, clear = (
+            {field: _sum(totals, name, version, stratum=stratum) / unit for field, (name, unit) in names.items()}
+            for names in (SUMS, CLEAR)
+        )
         count = _sum(totals, "sessions_finished", version, measure="", stratum=stratum)
-        values.append(StratumTotals(finished=count, **sums))
+        values += parts(StratumTotals(finished=count, **whole), StratumTotals(finished=0, **clear))
     return interval([item for item in values if item.finished], Z_95)
 
 

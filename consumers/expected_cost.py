@@ -10,9 +10,11 @@ import structlog
 
 from monitor.config import Settings
 from monitor.errors import ConfigError
-from monitor.judging.forecast import assumed_cost, forecast
+from monitor.judging.forecast import ASSUMED_SCREEN_TOKENS, assumed_cost, forecast
+from monitor.judging.open import judge_name
 from monitor.judging.prices import NUSD, price_of
 from monitor.judging.prompt import constraints_for, load
+from monitor.judging.screen import PROMPTS, screened
 from monitor.rubrics import RUBRICS
 from monitor.sampling.policy_file import PolicyFile
 from monitor.store import Store
@@ -28,14 +30,17 @@ def expected_cost(settings: Settings, judge: str, store: Store) -> None:
     log = structlog.get_logger().bind(process="record", judge=judge)
     try:
         price = price_of(judge, settings.judge.prices)
+        screens = _screens(settings)
         policy = PolicyFile(settings.sampling.policy, rubrics=RUBRICS).policy
     except ConfigError as error:
         log.warning("judge_cost_unknown", reason=str(error))
         return
-    if price.free:
+    if price.free and not any(screens.values()):
         return
     constraints = constraints_for(settings.judge.constraints, None)
-    assumed = {name: assumed_cost(load(name, constraints=constraints), price) for name in RUBRICS}
+    assumed = {
+        name: assumed_cost(load(name, constraints=constraints), price) + screens.get(name, 0) for name in RUBRICS
+    }
     now = time.time()
     found = forecast(policy, store.volumes(now - LOOK_BACK_D * 86_400, judge), round(now * 1000), assumed)
     by_stratum: Counter[str] = Counter()
@@ -50,3 +55,16 @@ def expected_cost(settings: Settings, judge: str, store: Store) -> None:
         cost_of_a_job="measured" if all(item.measured for item in found) else "partly assumed",
         prices=price.version,
     )
+
+
+def _screens(settings: Settings) -> dict[str, int]:
+    """Give what a first look is assumed to cost, in 1e-9 $, by rubric that is screened. Raises `ConfigError`."""
+    screen = settings.judge.screen
+    if not screen.model:
+        return {}
+    price = price_of(judge_name(screen), settings.judge.prices)
+    constraints = constraints_for(settings.judge.constraints, None)
+    return {
+        name: assumed_cost(load(PROMPTS[name], constraints=constraints), price, ASSUMED_SCREEN_TOKENS)
+        for name in screened(screen)
+    }

@@ -1,12 +1,7 @@
-"""From a job to its judgement: the session, the rubric, the prompt, and waiting while the judge is down (J3).
-
-A job waits in its slot while the judge can't be asked. It goes on where it stopped, so nothing is paid for twice,
-and it never turns into a score or an `Unscored` for a reason that isn't its own.
-"""
+"""From a job to its judgement: the session, the rubric, the prompt, and what a screen says before (J3)."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -15,24 +10,23 @@ from typing import Final
 import msgspec
 import structlog
 
+from consumers.asker import Asker
 from consumers.outage import Outage
+from consumers.screening import Screener
 from monitor.config import JudgeSettings
 from monitor.decision import Job
-from monitor.errors import BackslideError, JudgeFatal
+from monitor.errors import BackslideError
 from monitor.judgement import Judgement, Unscored
-from monitor.judging.accounting import Call, OnCall
+from monitor.judging.accounting import OnCall
 from monitor.judging.batches import BatchPost, answered
 from monitor.judging.breaker import Breaker
 from monitor.judging.deferred import DeferredRun
-from monitor.judging.drive import Driver, JobRun
-from monitor.judging.family import families
+from monitor.judging.drive import JobRun
 from monitor.judging.flow import judgement
-from monitor.judging.gate import Gate
-from monitor.judging.limits import Limiter
 from monitor.judging.model import JudgeModel
-from monitor.judging.open import limit_policy, retry_policy
 from monitor.judging.prices import FREE, Price
 from monitor.judging.prompt import Prompt, Prompts
+from monitor.judging.screen import screened_out, with_screen
 from monitor.rubrics import RUBRICS
 from monitor.rubrics.base import Rubric
 from monitor.session import Session, content_hash, session_view
@@ -52,10 +46,8 @@ class InvalidJob(BackslideError):
 class JobJudge:
     """Judges jobs with one model. Raises `ConfigError` when a rubric's prompt can't be loaded.
 
-    `on_call` hears of every call, which is charged at `price`, `on_same_family` of every job whose assistant is of
-    the judge's own family of models; all calls pass `gate`. `outage` says how long to wait after `JudgeFatal`,
-    `breaker` how long otherwise. `prompt` loads the prompt of a rubric with an assistant's constraints. `post`
-    takes the questions of deferred jobs. `clock` is monotonic, in seconds.
+    `screener` is asked first where a rubric is screened. `prompt` loads the prompt of a rubric with an assistant's
+    constraints. `post` takes the questions of deferred jobs. See `Asker` for the others.
     """
 
     def __init__(
@@ -71,43 +63,34 @@ class JobJudge:
         breaker: Breaker | None = None,
         outage: Outage | None = None,
         post: BatchPost | None = None,
+        screener: Screener | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.model = model
         self.post = post
         self.rubrics = rubrics
         self._settings = settings
-        self._on_call = on_call
-        self._on_same_family = on_same_family
-        self._families = families(model.model)
-        self._said: set[str] = set()
+        self._screener = screener
         self._prompts = Prompts(settings.constraints, prompt)
-        self._outage = outage or Outage()
-        self._clock = clock
-        self.gate = Gate(Limiter(limit_policy(settings)), clock=clock)
-        self._driver = Driver(
+        self._asker = Asker(
             model,
-            retry_policy(settings),
-            breaker=breaker,
-            gate=self.gate,
+            settings,
+            on_call=on_call,
+            on_same_family=on_same_family,
             price=price,
-            on_call=self._heard,
+            breaker=breaker,
+            outage=outage,
             clock=clock,
         )
+        self.gate = self._asker.gate
         self._log = structlog.get_logger().bind(process="judge")
-        self._waiting = 0
-        self._stopping = False
-        self._wake = asyncio.Event()
-        self._trouble = ""
         for name in rubrics:
             self._prompts.of(name, None)
 
     @property
     def down(self) -> str | None:
-        """Say why the judge can't be asked just now, or None when it can."""
-        if not self._waiting and not self._driver.paused_for() and not self._outage.wait(self._clock()):
-            return None
-        return f"the judge is down: {self._trouble or 'see the log'}"
+        """Say why the judge, or the screen before it, can't be asked just now, or None when both can."""
+        return self._asker.down or (self._screener.down if self._screener is not None else None)
 
     @property
     def batches_down(self) -> str | None:
@@ -117,8 +100,9 @@ class JobJudge:
 
     def stop(self) -> None:
         """Wait for the judge no longer: jobs that do are given up; those that are being asked about go on."""
-        self._stopping = True
-        self._wake.set()
+        self._asker.stop()
+        if self._screener is not None:
+            self._screener.stop()
 
     async def judge(self, job: Job, *, deferred: bool = False) -> Judgement | None:
         """Judge a job, by batch if it is `deferred`; None when it had to be given up because of `stop`.
@@ -130,106 +114,85 @@ class JobJudge:
         if rubric is None:
             raise InvalidJob("unknown_rubric", f"there is no rubric {job.rubric!r} in this version")
         session = _session(job)
-        self._heed_family(session.attributes.model)
+        self._asker.heed_family(session.attributes.model)
         prompt = self._prompts.of(rubric.name, session.attributes.assistant)
-        run: JobRun | None = None
         try:
-            if deferred and self.post is not None:
-                later = DeferredRun(job, session, rubric, prompt, max_tokens=self._settings.max_tokens)
-                return await self._deferred(later, self.post)
-            run = JobRun(job, session, rubric, prompt, max_tokens=self._settings.max_tokens)
-            return await self._drive(run)
+            run = self._run(job, session, rubric, prompt, deferred=deferred)
+        except BackslideError:
+            raise
+        except Exception as error:  # noqa: BLE001 - see `_in_full`
+            return self._failed(job, rubric, prompt, None, error)
+        if self._screener is None or not _asks(run):
+            return await self._in_full(run)
+        return await self._screened(self._screener, run)
+
+    async def _screened(self, screener: Screener, run: JobRun | DeferredRun) -> Judgement | None:
+        """Screen a job that is to be screened; what the screen passes over is judged only if the coin says so."""
+        question = screener.question(run.job, run.session)
+        if question is None:
+            return await self._in_full(run)
+        answer = await screener.ask(question)
+        if answer is None:
+            return None
+        screening = screener.read(answer)
+        if screening.out:
+            version, mode = run.rubric.version, run.rubric.mode
+            return with_screen(screened_out(answer, self.model, run.prompt, version, mode), screening)
+        full = await self._in_full(run)
+        return None if full is None else with_screen(full, screening)
+
+    def _run(
+        self, job: Job, session: Session, rubric: Rubric, prompt: Prompt, *, deferred: bool
+    ) -> JobRun | DeferredRun:
+        if deferred and self.post is not None:
+            return DeferredRun(job, session, rubric, prompt, max_tokens=self._settings.max_tokens)
+        return JobRun(job, session, rubric, prompt, max_tokens=self._settings.max_tokens)
+
+    async def _in_full(self, run: JobRun | DeferredRun) -> Judgement | None:
+        try:
+            if isinstance(run, JobRun):
+                return await self._asker.drive(run)
+            return await self._deferred(run)
         except BackslideError:
             raise
         except Exception as error:  # noqa: BLE001 - one session must not stop all others, whatever it trips over
-            self._log.error("judging_failed", job_id=job.job_id, error=type(error).__name__, where=_where(error))
-            return self._failed(job, rubric, prompt, run, error)
+            return self._failed(run.job, run.rubric, run.prompt, run, error)
 
-    async def _deferred(self, run: DeferredRun, post: BatchPost) -> Judgement | None:
+    async def _deferred(self, run: DeferredRun) -> Judgement | None:
         started_at = _now_ms()
-        if not await answered(run, post):
+        if self.post is None or not await answered(run, self.post):
             return None
         return run.judgement(
-            self.model, started_at=started_at, finished_at=_now_ms(), prices=self._driver.price.version
+            self.model, started_at=started_at, finished_at=_now_ms(), prices=self._asker.price.version
         )
 
-    async def _drive(self, run: JobRun) -> Judgement | None:
-        while True:
-            try:
-                outcome = await self._driver.drive(run)
-            except JudgeFatal as error:
-                wait = self._fatal(run, error)
-            else:
-                if isinstance(outcome, Judgement):
-                    return outcome
-                self._trouble = outcome.error_type or self._trouble
-                wait = max(outcome.retry_in, self._outage.wait(self._clock()))
-            if self._stopping:
-                return None
-            await self._wait(wait)
-
-    def _fatal(self, run: JobRun, error: JudgeFatal) -> float:
-        now = self._clock()
-        again = self._outage.wait(now) > 0
-        wait = self._outage.note(now)
-        self._trouble = error.error_type
-        if not again:
-            self._log.error(
-                "judge_refuses",
-                error_type=error.error_type,
-                error=str(error),
-                request_id=error.request_id,
-                job_id=run.job.job_id,
-                retry_in_s=round(wait, 1),
-            )
-        return wait
-
-    async def _wait(self, seconds: float) -> None:
-        self._waiting += 1
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
-        finally:
-            self._waiting -= 1
-
-    def _heard(self, call: Call) -> None:
-        if self._on_call is not None:
-            self._on_call(call)
-        if call.error_type is None and not self._stopping:
-            self._outage.over()
-            self._trouble = ""
-            self._wake.set()
-            self._wake = asyncio.Event()
-
-    def _heed_family(self, assistant: str | None) -> None:
-        shared = self._families & families(assistant)
-        if shared and self._on_same_family is not None:
-            self._on_same_family()
-        for family in sorted(shared - self._said):
-            self._said.add(family)
-            self._log.warning(
-                "judge_of_the_same_family",
-                family=family,
-                judge=self.model.name,
-                assistant_model=assistant,
-                reason="judges tend to favor their own family: take a judge of another, or compare with one",
-            )
-
-    def _failed(self, job: Job, rubric: Rubric, prompt: Prompt, run: JobRun | None, error: Exception) -> Judgement:
+    def _failed(
+        self,
+        job: Job,
+        rubric: Rubric,
+        prompt: Prompt,
+        run: JobRun | DeferredRun | None,
+        error: Exception,
+    ) -> Judgement:
+        self._log.error("judging_failed", job_id=job.job_id, error=type(error).__name__, where=_where(error))
         now = _now_ms()
+        asked = run if isinstance(run, JobRun) else None
         return judgement(
             job,
             rubric,
             prompt,
             self.model,
             Unscored(reason="error", note=type(error).__name__),
-            [] if run is None else run.outcomes,
-            started_at=now if run is None or run.started_at is None else run.started_at,
+            [] if asked is None else asked.outcomes,
+            started_at=now if asked is None or asked.started_at is None else asked.started_at,
             finished_at=now,
-            prices=self._driver.price.version,
+            prices=self._asker.price.version,
         )
+
+
+def _asks(run: JobRun | DeferredRun) -> bool:
+    """Say whether a run has a question at all: a session that the rubric doesn't concern needs no screen."""
+    return run.request is not None if isinstance(run, JobRun) else bool(run.questions)
 
 
 def _session(job: Job) -> Session:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
@@ -26,15 +27,16 @@ from consumers.job_judge import UNREADABLE, InvalidJob, JobJudge
 from consumers.job_queue import Claim, JobQueue, Work
 from consumers.judge_check import JudgeCheck
 from consumers.lag import Lag
+from consumers.screening import METERS as SCREEN_METERS
+from consumers.screening import announce, screening
 from monitor.config import Settings
 from monitor.decision import Job, decode_job
 from monitor.judgement import Judgement, Unscored
 from monitor.judging.accounting import METERS as CALL_METERS
 from monitor.judging.accounting import CallMeter, count_repairs, show_gate
-from monitor.judging.model import JudgeModel
 from monitor.judging.open import open_judge
-from monitor.judging.prices import Price, price_of
-from monitor.judging.repeat import repeat_of
+from monitor.judging.prices import price_of
+from monitor.judging.repeat import repeat_of, repeatable
 from monitor.metrics import Meters
 from monitor.rubrics import configured
 from monitor.sampling.policy_file import PolicyFile
@@ -46,6 +48,7 @@ METERS: Final = (
     "dead_letters",
     "commits_failed",
     *CALL_METERS,
+    *SCREEN_METERS,
 )
 COMMIT_S: Final = 1.0
 STOP_S: Final = 5.0
@@ -68,14 +71,21 @@ async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health:
         asked = await check.first()
         rubrics = configured(settings.rubrics)
         policy = PolicyFile(settings.sampling.policy, rubrics=rubrics).policy
-        needed = {names.jobs_urgent, names.jobs_routine, names.judgements, names.dead_letters}
-        await topics.require(settings, needed | ({names.batches} if settings.judge.batch.enabled else set()))
-        _announce(model, price)
-        on_call = CallMeter(meters, model, rubrics=rubrics, strata=[item.name for item in policy.strata])
+        strata = [item.name for item in policy.strata]
+        announce(model, price)
+        on_call = CallMeter(meters, model, rubrics=rubrics, strata=strata)
         on_same_family = meters.counter("judge_same_family", provider=model.provider, model=model.model).inc
         watching = asyncio.create_task(check.watch(asked), name="judge-check")
         try:
-            async with batching(settings, model, price, on_call) as batches:
+            async with AsyncExitStack() as open_:
+                screener = await open_.enter_async_context(
+                    screening(settings.judge, meters, model, on_call, strata)
+                )
+                needed = {names.jobs_urgent, names.jobs_routine, names.judgements, names.dead_letters}
+                await topics.require(
+                    settings, needed | ({names.batches} if settings.judge.batch.enabled else set())
+                )
+                batches = await open_.enter_async_context(batching(settings, model, price, on_call))
                 judge = JobJudge(
                     settings.judge,
                     model,
@@ -84,20 +94,13 @@ async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health:
                     on_call=on_call,
                     on_same_family=on_same_family,
                     post=batches.post,
+                    screener=screener,
                 )
                 await Worker(settings, meters, health, judge, beside=batches.loops).run(stop)
         finally:
             watching.cancel()
     finally:
         await model.aclose()
-
-
-def _announce(model: JudgeModel, price: Price) -> None:
-    log = structlog.get_logger().bind(process=STAGE, judge=model.name)
-    if model.provider != "lexical":
-        log.warning("sends_text_unredacted")
-    if not price.free:
-        log.info("judge_price", prices=price.version, usd_per_million_tokens=price.rates.per_million())
 
 
 class Worker(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is untyped
@@ -239,7 +242,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka is unt
         The job is finished after it, so that a kill loses no second judgement, and the totals don't depend on it.
         """
         job = repeat_of(work.job, self._settings.judge.repeat_share)
-        if job is None or isinstance(first.result, Unscored):
+        if job is None or not repeatable(first):
             return True
         outcome = await self._judged(work, job)
         if isinstance(outcome, Judgement):

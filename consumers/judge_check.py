@@ -11,11 +11,11 @@ from typing import Final
 
 import structlog
 
-from monitor.config import JudgeSettings
 from monitor.errors import ConfigError, JudgeError
 from monitor.judging.check import Checked, check_judge
 from monitor.judging.model import JudgeModel
 from monitor.metrics import Meters
+from monitor.settings import InstrumentSettings
 
 AGAIN_S: Final = 21_600.0
 RETRY_S: Final = 60.0
@@ -27,7 +27,7 @@ class JudgeCheck:
     def __init__(
         self,
         model: JudgeModel,
-        settings: JudgeSettings,
+        settings: InstrumentSettings,
         meters: Meters,
         *,
         again_s: float = AGAIN_S,

@@ -29,10 +29,11 @@ from monitor.decision import decode_decision
 from monitor.errors import StoreError
 from monitor.judgement import decode_judgement
 from monitor.judging.open import judge_name
+from monitor.judging.screen import screened
 from monitor.metrics import Meters
 from monitor.rubrics import RUBRICS
 from monitor.rubrics.base import Rubric
-from monitor.store import Record, RecordReport, RubricCounts, Store
+from monitor.store import Record, RecordReport, RubricCounts, Screened, Store
 from monitor.store.connect import check_url
 
 T = TypeVar("T")
@@ -258,13 +259,13 @@ class _Assignments(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka 
 async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health: Health) -> None:
     """Run the recorder until `stop` is set, and leave within 10 s; `meters` must hold `METERS`.
 
-    Raises `ConfigError` when `judge.model` names no judge or `store.url` no database, `TopicError` for a wrong
-    topic, and aiokafka's errors
-    when the broker can't be reached at the start or refuses; the process should end then, and be started again.
+    Raises `ConfigError` when `judge.model` or `judge.screen.model` names no judge or `store.url` no database,
+    `TopicError` for a wrong topic, and aiokafka's errors when the broker can't be reached at the start or refuses;
+    the process should end then, and be started again.
     """
     names = settings.topics
     check_url(settings.store.url)
-    opening = partial(_open, settings, judge_name(settings.judge))
+    opening = partial(_open, settings, judge_name(settings.judge), _screened(settings))
     await topics.require(settings, {names.decisions, names.judgements, names.dead_letters})
     reader = consumer(settings, STAGE, auto_offset_reset="earliest")
     writer = producer(settings)
@@ -280,11 +281,16 @@ async def serve(settings: Settings, meters: Meters, stop: asyncio.Event, health:
         await _close(writer)
 
 
-def _open(settings: Settings, judge: str) -> Store:
+def _open(settings: Settings, judge: str, screen: Screened | None) -> Store:
     """Open the store, and say what judging will cost with it."""
-    store = Store.open(settings.store.url, rubrics=rubric_counts(RUBRICS), judge=judge)
+    store = Store.open(settings.store.url, rubrics=rubric_counts(RUBRICS), judge=judge, screen=screen)
     expected_cost(settings, judge, store)
     return store
+
+
+def _screened(settings: Settings) -> Screened | None:
+    screen = settings.judge.screen
+    return Screened(judge=judge_name(screen), rubrics=screened(screen)) if screen.model else None
 
 
 def rubric_counts(rubrics: Mapping[str, Rubric]) -> dict[str, RubricCounts]:

@@ -55,6 +55,8 @@ class StratumTotals(msgspec.Struct, kw_only=True, frozen=True):
     """Sum of w^2 t f."""
     qff: float = 0.0
     """Sum of (w f)^2."""
+    share2: float | None = None
+    """For the part of a stratum: the sum of (w N / Sw)^2 over its sessions, since how many finished is a guess."""
 
 
 class Interval(msgspec.Struct, kw_only=True, frozen=True):
@@ -105,6 +107,23 @@ def interval(strata: Sequence[StratumTotals], z: float) -> Interval:
         alert=min(low, jeffreys_low(rate, effective, z)) if effective > 0.0 else 0.0,
         effective_n=effective,
     )
+
+
+def parts(whole: StratumTotals, clear: StratumTotals) -> tuple[StratumTotals, ...]:
+    """Cut a stratum into the sessions in which a screen found nothing (`clear`) and the others.
+
+    The few of the first kind that were judged all the same stand for many each, so the two fail at rates and with
+    weights of their own: as strata, each has the bounds that its own trials allow. Of the finished sessions each
+    part gets its share of the scored ones.
+    """
+    if clear.sw <= 0.0:
+        return (whole,)
+    scale = whole.finished / whole.sw
+    names = ("sw", "swt", "swf", "qw", "qt", "qtt", "qtf", "qff")
+    rest = {name: getattr(whole, name) - getattr(clear, name) for name in names}
+    looked = StratumTotals(finished=rest["sw"] * scale, share2=rest["qw"] * scale**2, **rest)
+    passed = msgspec.structs.replace(clear, finished=clear.sw * scale, share2=clear.qw * scale**2)
+    return (looked, passed) if looked.sw > 0.0 else (passed,)
 
 
 def difference(a: Interval, b: Interval) -> Difference:
@@ -227,7 +246,8 @@ class _Spread:
         totals, p, weight = view.totals, view.rate, view.weight
         away = (p - self._rate) ** 2
         # Which sessions fell into which stratum is itself a sample of the process.
-        self.mix += totals.finished * view.trials**2 * away / self._expected**2
+        many = totals.finished if totals.share2 is None else totals.share2
+        self.mix += many * view.trials**2 * away / self._expected**2
         if totals.swt <= 0.0:
             self.low += (weight * p) ** 2
             self.high += (weight * (1.0 - p)) ** 2

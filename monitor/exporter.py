@@ -148,5 +148,6 @@ def mode_of(rubric: str) -> tuple[str, str]:
 def _labels(metric: Metric, key: TotalKey) -> Labels:
     """Take a metric's labels from a key, whose detail is a reason or agreement, a histogram's own its measure."""
     rubric, mode = mode_of(key.rubric)
-    places = {**key._asdict(), "rubric": rubric, "mode": mode, "reason": key.detail, "agreement": key.detail}
+    places = {**key._asdict(), "rubric": rubric, "mode": mode, "screen": key.judge}
+    places |= dict.fromkeys(("reason", "agreement", "finding"), key.detail)
     return tuple(places.get(label, key.measure) for label in metric.labels)

@@ -12,12 +12,13 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import msgspec
 
 SkipReason: TypeAlias = Literal[
-    "not_applicable", "no_evidence", "no_response", "cut_off", "misaligned", "superseded"
+    "not_applicable", "no_evidence", "no_response", "cut_off", "misaligned", "superseded", "screened_out"
 ]
 UnscoredReason: TypeAlias = Literal[
     "invalid", "truncated", "judge_refused", "timeout", "budget", "unavailable", "error"
 ]
 AttemptKind: TypeAlias = Literal["valid", "invalid", "truncated", "refused", "failed"]
+ScreenVerdict: TypeAlias = Literal["look", "clear", "failed"]
 SKIP_REASONS: Final = get_args(SkipReason)
 UNSCORED_REASONS: Final = get_args(UnscoredReason)
 
@@ -110,11 +111,45 @@ class Outcomes(msgspec.Struct, kw_only=True, frozen=True):
     stage: Stage = Stage()
 
 
+class Screening(msgspec.Struct, kw_only=True, frozen=True):
+    """What a screen said of a session before its judge was asked, and what followed.
+
+    `look`: judged in full. `clear`: judged in full all the same if `audited`, drawn with the probability
+    `1 / one_in`; else skipped as `screened_out`. `failed` (`reason` says how): judged in full. `quote` is the
+    evidence of a `look`, verbatim. `one_in` is 1 unless the verdict is `clear`. Other fields as in `Judgement`.
+    """
+
+    judge: str
+    provider: str
+    model: str
+    prompt_version: str
+    prompt_hash: str
+    verdict: ScreenVerdict
+    reason: UnscoredReason | None = None
+    quote: str = ""
+    audited: bool = False
+    one_in: int = 1
+    attempts: list[Attempt] = []
+    cost_nusd: int = 0
+    prices: str = ""
+
+    @property
+    def probability(self) -> float:
+        """With which probability the session was judged in full, given the verdict."""
+        return 1 / self.one_in
+
+    @property
+    def out(self) -> bool:
+        """Whether the session is not judged."""
+        return self.verdict == "clear" and not self.audited
+
+
 class Judgement(msgspec.Struct, kw_only=True, frozen=True):
     """The answer to one job. `judge` names the instrument, e.g. `lexical` or `anthropic:claude-haiku-5-5`.
 
     `cost_nusd` is what all its attempts cost by the prices of version `prices`, in 1e-9 $. Times are Unix
-    milliseconds. `prompt_hash` covers everything that the prompt is rendered from but the window.
+    milliseconds. `prompt_hash` covers everything that the prompt is rendered from but the window. `screen` is what
+    a screen said first; its calls are not among `attempts`, and its cost not in `cost_nusd`.
     """
 
     job_id: str
@@ -138,6 +173,7 @@ class Judgement(msgspec.Struct, kw_only=True, frozen=True):
     run: str = "live"
     cost_nusd: int = 0
     prices: str = ""
+    screen: Screening | None = None
 
 
 _JUDGEMENT = msgspec.json.Decoder(Judgement)

@@ -37,6 +37,7 @@ class Metric(msgspec.Struct, kw_only=True, frozen=True):
 QUALITY_LABELS: Final = ("rubric", "mode", "measure", "judge", "assistant", "assistant_version", "stratum")
 FRAME_LABELS: Final = ("rubric", "mode", "assistant", "assistant_version", "stratum")
 JUDGE_LABELS: Final = ("rubric", "mode", "judge", "assistant", "assistant_version", "stratum")
+SCREEN_LABELS: Final = ("rubric", "mode", "measure", "screen", "finding")
 SCORE_BUCKETS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 SHARE_BUCKETS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 CRITERION_BUCKETS: Final = (1.0, 2.0, 3.0, 4.0, 5.0)
@@ -67,6 +68,16 @@ QUALITY: Final[tuple[Metric, ...]] = (
     _counter("weight2_trials2", "Sum of (w t)^2 over scored sessions (Qtt).", *QUALITY_LABELS),
     _counter("weight2_trials_failures", "Sum of w^2 t f over scored sessions (Qtf).", *QUALITY_LABELS),
     _counter("weight2_failures2", "Sum of (w f)^2 over scored sessions (Qff).", *QUALITY_LABELS),
+    _counter("weighted_clear_sessions", "Sum of w over sessions that a screen passed over.", *QUALITY_LABELS),
+    _counter("weighted_clear_trials", "Of weighted_trials, those of the same sessions.", *QUALITY_LABELS),
+    _counter("weighted_clear_failures", "Of weighted_failures, those of the same sessions.", *QUALITY_LABELS),
+    _counter("weight2_clear", "Of weight2, that of the same sessions.", *QUALITY_LABELS),
+    _counter("weight2_clear_trials", "Of weight2_trials, those of the same sessions.", *QUALITY_LABELS),
+    _counter("weight2_clear_trials2", "Of weight2_trials2, those of the same sessions.", *QUALITY_LABELS),
+    _counter(
+        "weight2_clear_trials_failures", "Of weight2_trials_failures, those of the same sessions.", *QUALITY_LABELS
+    ),
+    _counter("weight2_clear_failures2", "Of weight2_failures2, those of the same sessions.", *QUALITY_LABELS),
     _counter("weighted_unscored", "Sum of w over sessions on which the judge failed.", *JUDGE_LABELS, "reason"),
     _counter("sessions_finished", "Finished sessions in the rubric's frame (N).", *FRAME_LABELS),
     _counter("sessions_selected", "Finished sessions selected for judging.", *FRAME_LABELS),
@@ -91,6 +102,16 @@ QUALITY: Final[tuple[Metric, ...]] = (
         "measure",
         "judge",
         "agreement",
+    ),
+    _counter(
+        "screen_findings",
+        "Sessions judged in full after a screen, by what it said and what the judge found.",
+        *SCREEN_LABELS,
+    ),
+    _counter(
+        "weighted_screen_findings",
+        "The same, each session counted for those that it stands for.",
+        *SCREEN_LABELS,
     ),
     _counter("judgements_superseded", "Judgements kept but not counted.", "rubric", "mode"),
     _gauge("jobs_pending", "Jobs listed that have no result yet.", "rubric", "mode", "stratum"),
@@ -213,6 +234,7 @@ PIPELINE: Final[tuple[Metric, ...]] = (
     _gauge("judge_calls_waiting", "Calls that wait for the limits."),
     _gauge("judge_quota_left", "What is left of a configured quota a minute.", "quota"),
     _counter("judge_repairs", "Answers that had to be asked for again.", "rubric"),
+    _counter("screenings", "Sessions shown to the screen, by what came of it.", "rubric", "result"),
     _counter("recorded", "Records taken into the store, by kind.", "kind"),
     _counter("dead_letters", "Records put aside as dead letters.", "stage"),
     _gauge("last_recorded_timestamp_seconds", "Unix time of the last transaction."),

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 import structlog
@@ -29,11 +29,22 @@ from monitor.judging.model import JudgeModel
 from monitor.judging.open import limit_policy, open_judge, retry_policy
 from monitor.judging.prices import FREE, Price, price_of
 from monitor.judging.prompt import Prompts
+from monitor.judging.screen import Screens, screened_out, with_screen
 from monitor.rubrics.base import Rubric
 from monitor.session import session_view
+from monitor.settings import InstrumentSettings, PriceSettings, ScreenSettings
 
 PATIENCE_S: Final = 1_800.0
 """Waiting for a provider that is down, in seconds a job, until the whole command gives up."""
+
+
+class OfflineScreen(msgspec.Struct, kw_only=True, frozen=True):
+    """The screen before an offline judge: what is asked, who answers, and at which price."""
+
+    screens: Screens
+    model: JudgeModel
+    settings: ScreenSettings
+    price: Price = FREE
 
 
 @asynccontextmanager
@@ -42,10 +53,29 @@ async def checked_judge(settings: JudgeSettings) -> AsyncIterator[tuple[JudgeMod
 
     Raises `ConfigError` before anything is paid for; a provider that can't be asked about its models is a warning.
     """
+    async with _checked(settings, settings.prices) as checked:
+        yield checked
+
+
+@asynccontextmanager
+async def checked_screen(settings: JudgeSettings) -> AsyncIterator[OfflineScreen | None]:
+    """Open the screen of the settings in the same way; None when there is none."""
+    if not settings.screen.model:
+        yield None
+        return
+    screens = Screens(settings.screen, settings.constraints)
+    async with _checked(settings.screen, settings.prices) as (model, price):
+        yield OfflineScreen(screens=screens, model=model, settings=settings.screen, price=price)
+
+
+@asynccontextmanager
+async def _checked(
+    settings: InstrumentSettings, prices: Mapping[str, PriceSettings | Literal["free"]]
+) -> AsyncIterator[tuple[JudgeModel, Price]]:
     model = open_judge(settings)
     log = structlog.get_logger().bind(judge=model.name)
     try:
-        price = price_of(model.name, settings.prices)
+        price = price_of(model.name, prices)
         try:
             checked = await check_judge(model, settings)
         except JudgeError as error:
@@ -78,6 +108,7 @@ class OfflineJudge:
     """Answers jobs with one model, charged at `price`. Safe to be asked by several tasks at a time.
 
     `prompts` are those to judge with, by default the ones in use with the settings' constraints.
+    With a `screen` live jobs are shown to that first, as in the judge process.
     """
 
     def __init__(
@@ -88,20 +119,20 @@ class OfflineJudge:
         *,
         price: Price = FREE,
         prompts: Prompts | None = None,
+        screen: OfflineScreen | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self.model = model
         self.calls = Calls()
-        self._rubrics = rubrics
-        self._settings = settings
-        self._policy = retry_policy(settings)
-        self._breaker = Breaker()
-        self._gate = Gate(Limiter(limit_policy(settings)))
-        self._price = price
         self.prompts = prompts or Prompts(settings.constraints)
-        self._sleep = sleep
-        self._patience_s = patience_s
+        self._rubrics = rubrics
+        self._max_tokens = settings.max_tokens
+        self._lane = _Lane(model, settings, price, self.calls, sleep, patience_s)
+        self._screens = None if screen is None else screen.screens
+        self._screen_lane: _Lane | None = None
+        if screen is not None:
+            self._screen_lane = _Lane(screen.model, screen.settings, screen.price, self.calls, sleep, patience_s)
 
     async def judge(self, job: Job, closed_at: int) -> Judgement:
         """Answer a job, dated `closed_at` (Unix milliseconds).
@@ -111,14 +142,46 @@ class OfflineJudge:
         session = session_view(job.content)
         rubric = self._rubrics[job.rubric]
         prompt = self.prompts.of(job.rubric, session.attributes.assistant)
-        run = JobRun(job, session, rubric, prompt, max_tokens=self._settings.max_tokens)
+        run = JobRun(job, session, rubric, prompt, max_tokens=self._max_tokens)
+        question = self._screens.question(job, session) if self._screens and run.request else None
+        if self._screens is None or self._screen_lane is None or question is None:
+            return await self._lane.drive(run, closed_at)
+        answer = await self._screen_lane.drive(question, closed_at)
+        screening = self._screens.read(answer)
+        if screening.out:
+            return with_screen(screened_out(answer, self.model, prompt, rubric.version, rubric.mode), screening)
+        return with_screen(await self._lane.drive(run, closed_at), screening)
+
+
+class _Lane:
+    """One model with its limits; patient with a provider that is away."""
+
+    def __init__(
+        self,
+        model: JudgeModel,
+        settings: InstrumentSettings,
+        price: Price,
+        calls: Calls,
+        sleep: Callable[[float], Awaitable[None]],
+        patience_s: float,
+    ) -> None:
+        self._model = model
+        self._policy = retry_policy(settings)
+        self._breaker = Breaker()
+        self._gate = Gate(Limiter(limit_policy(settings)))
+        self._price = price
+        self._calls = calls
+        self._sleep = sleep
+        self._patience_s = patience_s
+
+    async def drive(self, run: JobRun, closed_at: int) -> Judgement:
         driver = Driver(
-            self.model,
+            self._model,
             self._policy,
             breaker=self._breaker,
             gate=self._gate,
             price=self._price,
-            on_call=self.calls.add,
+            on_call=self._calls.add,
             wall=lambda: closed_at / 1000,
             sleep=self._sleep,
         )
@@ -128,7 +191,7 @@ class OfflineJudge:
             if waited > self._patience_s:
                 raise JudgeUnavailable(
                     run.error_type or "connection",
-                    f"the judge {self.model.name} has been unavailable for {waited:.0f} s; try again later",
+                    f"the judge {self._model.name} has been unavailable for {waited:.0f} s; try again later",
                 )
             await self._sleep(outcome.retry_in)
         return outcome

@@ -27,7 +27,7 @@ from monitor.ingest import EventFile, by_time, load_mapping
 from monitor.judgement import Judgement, Skipped, Verdict
 from monitor.judging.model import JudgeModel
 from monitor.judging.prices import FREE, Price
-from monitor.offline_judge import OfflineJudge, checked_judge
+from monitor.offline_judge import OfflineJudge, OfflineScreen, checked_judge, checked_screen
 from monitor.recorded import Recording
 from monitor.replay_summary import Census, Rate, ReplaySummary, StratumSummary, rates
 from monitor.rubrics import RUBRICS, configured
@@ -58,9 +58,9 @@ class _Entry(msgspec.Struct, kw_only=True, eq=False):
 class Replay:
     """One replay into one store; run it once.
 
-    `salt` decides the coin, `price` what calls cost. With `census` every finished session in a rubric's frame is
-    judged as well, without being stored, which shows what the sampled rates should have been. `observe` sees every
-    record that goes to the store, in order.
+    `salt` decides the coin, `price` what calls cost, `screen` is asked before the judge. With `census` every
+    finished session in a rubric's frame is judged as well, without being stored, which shows what the sampled
+    rates should have been. `observe` sees every record that goes to the store, in order.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Replay:
         model: JudgeModel,
         *,
         price: Price = FREE,
+        screen: OfflineScreen | None = None,
         salt: bytes = b"",
         census: bool = False,
         observe: Observe | None = None,
@@ -81,7 +82,8 @@ class Replay:
         self._salt = salt
         self._observe = observe
         self._recording = Recording(settings)
-        self._judge = OfflineJudge(model, configured(settings.rubrics), settings.judge, price=price)
+        self._judge = OfflineJudge(model, configured(settings.rubrics), settings.judge, price=price, screen=screen)
+        self._screened = screen is not None
         self._waiting: deque[_Entry] = deque()
         self._running: set[asyncio.Task[Judgement]] = set()
         self._batch: list[Record] = []
@@ -135,7 +137,9 @@ class Replay:
         )
         stratum.finished += 1
         stratum.selected += decision.selected
-        unpicked = [] if self._census is None or jobs else _census_jobs(decision, record)
+        # A session that was screened out has no answer of the judge, so the census asks about all anew.
+        needed = self._census is not None and (self._screened or not jobs)
+        unpicked = _census_jobs(decision, record) if needed else []
         return _Entry(
             record=decision,
             answers=[self._start(job, record) for job in jobs],
@@ -169,7 +173,7 @@ class Replay:
         if isinstance(entry.record, Decision):
             for answer in answers:
                 self._count(self._strata[entry.record.stratum], answer)
-            self._count_census(entry.record, answers + unpicked)
+            self._count_census(entry.record, unpicked if self._screened else answers + unpicked)
         self._record(everything=False)
 
     def _count(self, stratum: StratumSummary, judgement: Judgement) -> None:
@@ -232,12 +236,23 @@ async def replay_events(
     model: JudgeModel,
     *,
     price: Price = FREE,
+    screen: OfflineScreen | None = None,
     salt: bytes = b"",
     census: bool = False,
     observe: Observe | None = None,
 ) -> ReplaySummary:
     """Replay events (JSON, in the order of their delivery) into a store; see `Replay`."""
-    replay = Replay(settings, policy, store, model, price=price, salt=salt, census=census, observe=observe)
+    replay = Replay(
+        settings,
+        policy,
+        store,
+        model,
+        price=price,
+        screen=screen,
+        salt=salt,
+        census=census,
+        observe=observe,
+    )
     return await replay.run(events)
 
 
@@ -251,8 +266,9 @@ async def run_replay(
     census: bool = False,
     observe: Observe | None = None,
 ) -> ReplaySummary:
-    """Replay a file (`-`: standard input), merged by time, with the settings' policy, salt, allow-list and judge.
+    """Replay a file (`-`: standard input), merged by time.
 
+    Policy, salt, allow-list, judge and screen are those of the settings.
     Without `store_url` a database in a temporary folder is used and removed. With one, records that it holds
     already are not counted again, and `rates` cover only what was added. Raises `InputError` that names file, line
     and field (with `skip_invalid` such lines are counted instead), `ConfigError`, `PolicyError`, `StoreError`,
@@ -266,7 +282,7 @@ async def run_replay(
         skip_invalid=skip_invalid,
     )
     secret = settings.sampling.salt
-    async with checked_judge(settings.judge) as (model, price):
+    async with checked_judge(settings.judge) as (model, price), checked_screen(settings.judge) as screen:
         with _store(store_url, model.name) as store:
             summary = await replay_events(
                 by_time(source),
@@ -275,6 +291,7 @@ async def run_replay(
                 store,
                 model,
                 price=price,
+                screen=screen,
                 salt=secret.get_secret_value().encode() if secret else b"",
                 census=census,
                 observe=observe,
@@ -309,6 +326,7 @@ def _census_jobs(decision: Decision, record: SessionRecord) -> list[Job]:
             priority=decision.priority,
             content_hash=decision.content_hash,
             content=record.content,
+            run="file",
         )
         for rubric in decision.frame
     ]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 ENV_PREFIX: Final = "BACKSLIDE_"
+# A smaller share would let one session stand for so many that it alone is the rate.
+SMALLEST_AUDIT: Final = 0.001
 Effort: TypeAlias = Literal["default", "low", "medium", "high", "xhigh", "max"]
 CacheTtl: TypeAlias = Literal["5m", "1h"]
 AnswerFormat: TypeAlias = Literal["auto", "json_schema", "json_object", "text"]
@@ -202,8 +204,11 @@ class BatchSettings(Section):
     )
 
 
-class JudgeSettings(Section):
-    """Who judges, how many at a time, and for how long."""
+class InstrumentSettings(Section):
+    """Which model answers, how many calls at a time, and for how long."""
+
+    where: ClassVar[str] = "judge"
+    """The section's own place, for messages."""
 
     model: str = Field(
         default="lexical", description="`lexical`, `anthropic:<model>` or `openai_compatible:<model>`."
@@ -219,14 +224,8 @@ class JudgeSettings(Section):
         default=None, gt=0, description="Quota of tokens sent, those read from the cache aside."
     )
     output_tokens_per_minute: float | None = Field(default=None, gt=0, description="Quota of tokens received.")
-    prices: dict[str, PriceSettings | Literal["free"]] = Field(
-        default_factory=dict,
-        description="By judge, before the shipped table: `free`, or dollars a million tokens as {input, output, "
-        "cache_read, cache_write_5m, cache_write_1h, batch, above: {tokens, input, ...}}.",
-    )
     deadline_s: float = Field(default=120.0, gt=0, description="For all calls of a job, started at its first.")
     attempt_timeout_s: float = Field(default=60.0, gt=0, description="For one call.")
-    drain_s: float = Field(default=60.0, ge=0, description="Time to finish what is under way at SIGTERM.")
     max_tokens: int = Field(default=8_192, ge=256, le=64_000, description="Of an answer.")
     effort: Effort = Field(
         default="low", description="How hard the model thinks; `default` leaves it to the model."
@@ -254,7 +253,48 @@ class JudgeSettings(Section):
     retry_after_cap_s: float = Field(
         default=30.0, gt=0, description="A longer wish of the provider puts the job off instead."
     )
+
+
+class ScreenSettings(InstrumentSettings):
+    """A cheap model that looks at sessions first, so that the judge need not judge each in full."""
+
+    where: ClassVar[str] = "judge.screen"
+
+    model: str = Field(default="", description="Named as `judge.model` is; empty: nothing is screened.")
+    max_tokens: int = Field(default=2_048, ge=256, le=64_000, description="Of an answer.")
+    rubrics: tuple[str, ...] = Field(default=(), description="The rubrics that are screened; empty: all.")
+    audit_share: float = Field(
+        default=0.05,
+        description="Share of the sessions screened out that are judged in full all the same: the nearest 1/n.",
+    )
+
+    @field_validator("audit_share")
+    @classmethod
+    def _audits(cls, share: float) -> float:
+        if not SMALLEST_AUDIT <= share <= 1:
+            raise ValueError(
+                f"must be from {SMALLEST_AUDIT} to 1: without an audit nobody knows what the screen misses, and "
+                "no weight can mend a rate that it has bent"
+            )
+        return share
+
+    @property
+    def one_in(self) -> int:
+        """How many sessions that were screened out one audited session stands for."""
+        return round(1 / self.audit_share)
+
+
+class JudgeSettings(InstrumentSettings):
+    """Who judges, how many at a time, and for how long."""
+
+    prices: dict[str, PriceSettings | Literal["free"]] = Field(
+        default_factory=dict,
+        description="By judge, before the shipped table: `free`, or dollars a million tokens as {input, output, "
+        "cache_read, cache_write_5m, cache_write_1h, batch, above: {tokens, input, ...}}.",
+    )
+    drain_s: float = Field(default=60.0, ge=0, description="Time to finish what is under way at SIGTERM.")
     batch: BatchSettings = BatchSettings()
+    screen: ScreenSettings = ScreenSettings()
     repeat_share: float = Field(
         default=0.02,
         ge=0,

@@ -8,8 +8,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from monitor.estimate import Z_95, Interval, StratumTotals, enough_data, interval, raw_rate
+from monitor.estimate import Z_95, Interval, StratumTotals, enough_data, interval, parts, raw_rate
 from monitor.store import Sums, TotalKey, Totals
+from monitor.store.ledger import CLEAR_SUMS
 
 Group: TypeAlias = tuple[str, str, str, str]
 """rubric, judge, assistant, assistant_version."""
@@ -26,6 +27,7 @@ SUMS: Final = {
     "qtf": ("weight2_trials_failures", 256),
     "qff": ("weight2_failures2", 256),
 }
+CLEAR: Final = {field: (clear, unit) for (field, (_, unit)), clear in zip(SUMS.items(), CLEAR_SUMS, strict=True)}
 
 
 class VersionSummary(msgspec.Struct, kw_only=True, frozen=True):
@@ -86,13 +88,19 @@ def summaries(totals: Totals, measure: str) -> tuple[VersionSummary, ...]:
 
 
 def strata_totals(sums: Sums, group: Group, measure: str, finished: dict[str, int]) -> list[StratumTotals]:
-    """Give the totals that the interval is computed from, a stratum each; weights as real numbers."""
+    """Give the totals that the interval is computed from; weights as real numbers.
+
+    One a stratum, or two where a screen passed some of its sessions over.
+    """
     rubric, judge, assistant, version = group
-    strata = []
+    strata: list[StratumTotals] = []
     for stratum, count in finished.items():
         labels = (rubric, measure, judge, assistant, version, stratum)
-        values = {field: sums.get(TotalKey(name, *labels), 0) / unit for field, (name, unit) in SUMS.items()}
-        strata.append(StratumTotals(finished=count, **values))
+        whole, clear = (
+            {field: sums.get(TotalKey(name, *labels), 0) / unit for field, (name, unit) in names.items()}
+            for names in (SUMS, CLEAR)
+        )
+        strata += parts(StratumTotals(finished=count, **whole), StratumTotals(finished=0, **clear))
     return strata
 
 

@@ -12,9 +12,9 @@ from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
-from monitor.config import JudgeSettings
 from monitor.errors import ConfigError
 from monitor.judging.model import JudgeModel
+from monitor.settings import InstrumentSettings
 
 Lifecycle: TypeAlias = Literal["active", "deprecated", "retired"]
 
@@ -57,7 +57,7 @@ class Checked(msgspec.Struct, kw_only=True, frozen=True):
 
 async def check_judge(
     model: JudgeModel,
-    settings: JudgeSettings,
+    settings: InstrumentSettings,
     *,
     timeout: float = CHECK_TIMEOUT_S,  # noqa: ASYNC109 - handed on
 ) -> Checked:
@@ -78,19 +78,20 @@ async def check_judge(
     return Checked(facts=facts, warnings=tuple(_warnings(model, facts)))
 
 
-def _faults(model: JudgeModel, settings: JudgeSettings, facts: ModelFacts) -> Iterator[str]:
-    named = f"judge.model = {model.name!r}"
+def _faults(model: JudgeModel, settings: InstrumentSettings, facts: ModelFacts) -> Iterator[str]:
+    where = settings.where
+    named = f"{where}.model = {model.name!r}"
     if facts.known is False and not facts.takes_any_name:
-        yield f"{named}: the provider has no such model. Set judge.model to one that it has{_list(facts.offers)}"
+        yield f"{named}: the provider has no such model. Set {where}.model to one that it has{_list(facts.offers)}"
     if facts.lifecycle == "retired":
-        yield f"{named}: this model is retired{_date(facts.retires_at, ' since')}. Set judge.model to another"
+        yield f"{named}: this model is retired{_date(facts.retires_at, ' since')}. Set {where}.model to another"
     if facts.structured_outputs is False:
-        yield f"{named}: this model has no structured output, which judging needs. Set judge.model to another"
+        yield f"{named}: this model has no structured output, which judging needs. Set {where}.model to another"
     if facts.efforts is not None and settings.effort not in {"default", *facts.efforts}:
         allowed = ", ".join(sorted({"default", *facts.efforts}))
-        yield f"judge.effort = {settings.effort!r}: {model.model} doesn't take it; allowed is {allowed}"
+        yield f"{where}.effort = {settings.effort!r}: {model.model} doesn't take it; allowed is {allowed}"
     if facts.max_tokens is not None and settings.max_tokens > facts.max_tokens:
-        yield f"judge.max_tokens = {settings.max_tokens}: {model.model} writes at most {facts.max_tokens}"
+        yield f"{where}.max_tokens = {settings.max_tokens}: {model.model} writes at most {facts.max_tokens}"
 
 
 def _warnings(model: JudgeModel, facts: ModelFacts) -> Iterator[str]:

@@ -16,6 +16,7 @@ from monitor.store.costs import DAY_MS, Volume
 CHARACTERS_A_TOKEN: Final = 3
 ASSUMED_WINDOW_TOKENS: Final = 2_000
 ASSUMED_OUTPUT_TOKENS: Final = 1_200
+ASSUMED_SCREEN_TOKENS: Final = 100
 _SHORTEST_DAYS: Final = 1 / 24
 
 
@@ -35,16 +36,16 @@ class Forecast(msgspec.Struct, kw_only=True, frozen=True):
         return round(self.jobs_a_day * self.cost_nusd_a_job)
 
 
-def assumed_cost(prompt: Prompt, price: Price) -> int:
+def assumed_cost(prompt: Prompt, price: Price, output_tokens: int = ASSUMED_OUTPUT_TOKENS) -> int:
     """Give the cost of a job of which nothing is known, in 1e-9 $.
 
     One call: the frozen prefix from the cache, at three characters a token, 2,000 tokens of window and 1,200 of
-    answer.
+    answer (of a screen's: 100).
     """
     usage = Usage(
         input_tokens=ASSUMED_WINDOW_TOKENS,
         cache_read_tokens=len(prompt.system) // CHARACTERS_A_TOKEN,
-        output_tokens=ASSUMED_OUTPUT_TOKENS,
+        output_tokens=output_tokens,
     )
     return price.cost(usage)
 

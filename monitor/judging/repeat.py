@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from monitor.decision import Job, repeat_id
+from monitor.judgement import Judgement, Unscored
 
 _SIDES: Final = 1 << 64
 
@@ -27,3 +28,8 @@ def repeated(job_id: str, share: float) -> bool:
     """Say whether a job is among the `share` (0 to 1) of jobs to be repeated: always the same, and nested."""
     coin = hashlib.blake2b(job_id.encode(), digest_size=8, person=b"repeat").digest()
     return int.from_bytes(coin, "big") < share * _SIDES
+
+
+def repeatable(first: Judgement) -> bool:
+    """Say whether a first judgement is one to be repeated: the judge gave it, not a screen in its place."""
+    return not isinstance(first.result, Unscored) and (first.screen is None or not first.screen.out)

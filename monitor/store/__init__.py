@@ -15,7 +15,7 @@ from monitor.store.queries import (
     StoredSession,
 )
 from monitor.store.retention import Expired
-from monitor.store.rows import RubricCounts
+from monitor.store.rows import RubricCounts, Screened
 from monitor.store.store import Record, RecordReport, Rejected, Store
 from monitor.store.totals import Totals
 
@@ -30,6 +30,7 @@ __all__ = [
     "RecordReport",
     "Rejected",
     "RubricCounts",
+    "Screened",
     "SessionFilter",
     "Store",
     "StoredDecision",

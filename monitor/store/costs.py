@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, Integer, Select, cast, func, select
+from sqlalchemy import Column, Connection, Integer, Select, cast, func, select
 
 from monitor.store.tables import DECISIONS, JUDGEMENTS
 
@@ -13,7 +13,10 @@ DAY_MS: Final = 86_400_000
 
 
 class DayCost(msgspec.Struct, kw_only=True, frozen=True):
-    """A judge's judgements on one day (UTC; its first millisecond) and their cost, in 1e-9 $."""
+    """A judge's judgements on one day (UTC; its first millisecond) and their cost, in 1e-9 $.
+
+    Those of a screen are its first looks, under its own name.
+    """
 
     day: int
     judge: str
@@ -23,7 +26,10 @@ class DayCost(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class JudgedVolume(msgspec.Struct, kw_only=True, frozen=True):
-    """Judgements of one rubric in one stratum; `mine` are by the judge asked about, and cost `cost_nusd`."""
+    """Judgements of one rubric in one stratum; `mine` are by the judge asked about.
+
+    They cost `cost_nusd`, a screen before them included.
+    """
 
     judgements: int
     mine: int
@@ -48,30 +54,20 @@ def costs_by_day(connection: Connection, since: int) -> list[DayCost]:
 
     All stored judgements are included, whether they count in the rates or not: all of them were paid for.
     """
-    day = JUDGEMENTS.c.finished_at // DAY_MS
-    columns = (
-        day.label("day"),
-        JUDGEMENTS.c.judge,
-        JUDGEMENTS.c.rubric,
-        func.count().label("judgements"),
-        func.sum(JUDGEMENTS.c.cost_nusd).label("cost"),
-    )
-    keys = (day, JUDGEMENTS.c.judge, JUDGEMENTS.c.rubric)
-    rows = connection.execute(
-        select(*columns)
-        .where(JUDGEMENTS.c.finished_at >= since)
-        .group_by(*keys)
-        .order_by(day.desc(), JUDGEMENTS.c.judge, JUDGEMENTS.c.rubric)
-    )
+    found: dict[tuple[int, str, str], list[int]] = {}
+    for judge, cost in (
+        (JUDGEMENTS.c.judge, JUDGEMENTS.c.cost_nusd),
+        (JUDGEMENTS.c.screen_judge, JUDGEMENTS.c.screen_cost_nusd),
+    ):
+        for row in connection.execute(_by_day(judge, cost, since)):
+            told = found.setdefault((row.day, row.judge, row.rubric), [0, 0])
+            told[0] += row.judgements
+            told[1] += int(row.cost)
     return [
-        DayCost(
-            day=row.day * DAY_MS,
-            judge=row.judge,
-            rubric=row.rubric,
-            judgements=row.judgements,
-            cost_nusd=int(row.cost),
+        DayCost(day=day * DAY_MS, judge=judge, rubric=rubric, judgements=judgements, cost_nusd=cost)
+        for (day, judge, rubric), (judgements, cost) in sorted(
+            found.items(), key=lambda item: (-item[0][0], *item[0][1:])
         )
-        for row in rows
     ]
 
 
@@ -106,6 +102,23 @@ def volumes(connection: Connection, since: int, judge: str) -> list[Volume]:
     ]
 
 
+def _by_day(judge: Column[str], cost: Column[int], since: int) -> Select[Any]:
+    """Sum up a column of costs; nobody was asked where the column of names is empty."""
+    day = JUDGEMENTS.c.finished_at // DAY_MS
+    columns = (
+        day.label("day"),
+        judge.label("judge"),
+        JUDGEMENTS.c.rubric,
+        func.count().label("judgements"),
+        func.sum(cost).label("cost"),
+    )
+    return (
+        select(*columns)
+        .where(JUDGEMENTS.c.finished_at >= since, judge != "")
+        .group_by(day, judge, JUDGEMENTS.c.rubric)
+    )
+
+
 def _judged(since: int, judge: str) -> Select[Any]:
     mine = cast(JUDGEMENTS.c.judge == judge, Integer)
     columns = (
@@ -113,7 +126,7 @@ def _judged(since: int, judge: str) -> Select[Any]:
         JUDGEMENTS.c.rubric,
         func.count().label("judgements"),
         func.sum(mine).label("mine"),
-        func.sum(mine * JUDGEMENTS.c.cost_nusd).label("cost"),
+        func.sum(mine * (JUDGEMENTS.c.cost_nusd + JUDGEMENTS.c.screen_cost_nusd)).label("cost"),
     )
     return (
         select(*columns)

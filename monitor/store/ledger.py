@@ -8,6 +8,10 @@ has as a label of its own (a criterion, a turn band) stands in `measure`.
 In the sums of the estimates (statistics.md section 1) a session that was **skipped** counts as scored with zero
 trials: it was observed, and has no trial. An **unscored** one was not observed: it is in `weighted_unscored` and
 nowhere else.
+
+A session that a screen passed over is scored as well: the few of its kind that are judged all the same have the
+trials of all (`Stage`). Their sums stand apart a second time (`CLEAR_SUMS`), since in an interval they are a
+stratum of their own.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from monitor.judgement import Judgement, Skipped, Stage, Unscored, Verdict
+from monitor.judgement import Judgement, Screening, ScreenVerdict, Skipped, Stage, Unscored, Verdict
 from monitor.metrics import CATALOGUE, JUDGE_LABELS
 
 # Past this a sum of squares over a batch could leave 64 bits; a session of 8 trials at p = 1e-6 stays below.
@@ -44,8 +48,23 @@ SESSION_SUMS: Final = (
     "weight2_trials_failures",
     "weight2_failures2",
 )
+# The eight sums over the sessions in which a screen found nothing, in the order of the ones above.
+CLEAR_SUMS: Final = (
+    "weighted_clear_sessions",
+    "weighted_clear_trials",
+    "weighted_clear_failures",
+    "weight2_clear",
+    "weight2_clear_trials",
+    "weight2_clear_trials2",
+    "weight2_clear_trials_failures",
+    "weight2_clear_failures2",
+)
+RAW_SUMS: Final = 3
 SUM: Final = "sum"
 AGREEMENTS: Final = ("both_clear", "both_failed", "only_first", "only_second", "unscored")
+FINDINGS: Final = tuple(
+    f"{verdict}_{found}" for verdict in ("look", "clear") for found in ("failure", "trial", "nothing")
+)
 
 
 class TotalKey(NamedTuple):
@@ -64,6 +83,15 @@ class TotalKey(NamedTuple):
 Sums: TypeAlias = dict[TotalKey, int]
 
 
+class ScreenFacts(msgspec.Struct, kw_only=True, frozen=True):
+    """What a screen said of a session. `out`: it wasn't judged; else it stands for `one_in` (see `Screening`)."""
+
+    judge: str
+    verdict: ScreenVerdict
+    out: bool
+    one_in: int
+
+
 class Counts(msgspec.Struct, kw_only=True, frozen=True):
     """What a judgement adds once it counts, as kept with its row: later settings don't rewrite history.
 
@@ -74,6 +102,7 @@ class Counts(msgspec.Struct, kw_only=True, frozen=True):
     scores: dict[str, list[float]] = {}
     skipped_events: dict[str, int] = {}
     stage: Stage = Stage()
+    screen: ScreenFacts | None = None
 
 
 class DecisionFacts(msgspec.Struct, kw_only=True):
@@ -125,7 +154,16 @@ def counts_of(judgement: Judgement, measures: Iterable[str]) -> Counts:
         scores=outcomes.scores,
         skipped_events=outcomes.skipped_events,
         stage=outcomes.stage,
+        screen=_screen_facts(judgement.screen),
     )
+
+
+def _screen_facts(screen: Screening | None) -> ScreenFacts | None:
+    if screen is None:
+        return None
+    if not 1 <= screen.one_in <= MILLION:
+        raise ValueError(f"screen: one in {screen.one_in} audited")
+    return ScreenFacts(judge=screen.judge, verdict=screen.verdict, out=screen.out, one_in=screen.one_in)
 
 
 def kind_of(result: Verdict | Skipped | Unscored) -> tuple[str, str]:
@@ -163,14 +201,34 @@ def judgement_sums(decision: DecisionFacts, judgement: JudgementFacts) -> Iterat
     for reason, count in judgement.counts.skipped_events.items():
         yield TotalKey("skipped_events", rubric, stratum=stratum, detail=reason), count
     stage = judgement.counts.stage
+    screen = judgement.counts.screen
     coin = 0 if stage.found == stage.judged else _coin(judgement.job_id)
     for measure, (trials, failures) in judgement.counts.measures.items():
         keys = _session_keys(rubric, measure, *labels)
-        yield from zip(keys, session_sums(decision.weight16, trials, failures, stage, coin), strict=True)
+        sums = session_sums(decision.weight16, trials, failures, stage, coin)
+        yield from zip(keys, sums, strict=True)
+        if screen is not None:
+            yield from _screen_sums(rubric, measure, labels, screen, sums)
     for score, values in judgement.counts.scores.items():
         metric, _, own = score.partition(":")
         for detail, value in histogram_sums(metric, values):
             yield TotalKey(metric, rubric, own, *labels, detail), value
+
+
+def _screen_sums(
+    rubric: str, measure: str, labels: tuple[str, str, str, str], screen: ScreenFacts, sums: tuple[int, ...]
+) -> Iterator[tuple[TotalKey, int]]:
+    """Give what a screened session adds besides: to the sums of its kind, and to what the screen has missed."""
+    if screen.verdict == "clear":
+        for name, value in zip(CLEAR_SUMS, sums[RAW_SUMS:], strict=True):
+            yield TotalKey(name, rubric, measure, *labels), value
+    if screen.out or screen.verdict == "failed":
+        return
+    trials, failures, weight16 = sums[0], sums[1], sums[RAW_SUMS]
+    found = "failure" if failures else "trial" if trials else "nothing"
+    key = TotalKey("screen_findings", rubric, measure, screen.judge, detail=f"{screen.verdict}_{found}")
+    yield key, 1
+    yield key._replace(name="weighted_screen_findings"), weight16 * screen.one_in
 
 
 def superseded_sums(rubric: str) -> Iterator[tuple[TotalKey, int]]:

@@ -23,6 +23,7 @@ from monitor.store.rows import (
     Prepared,
     Row,
     RubricCounts,
+    Screened,
     decision_columns,
     decision_facts,
     fingerprints,
@@ -88,11 +89,11 @@ class Batch:
         self._new_failures: list[Row] = []
         self.report = Tallied()
 
-    def run(self, rubrics: Mapping[str, RubricCounts], judge: str) -> Tallied:
+    def run(self, rubrics: Mapping[str, RubricCounts], judge: str, screen: Screened | None = None) -> Tallied:
         """Take in every record. Raises `BadRecord` for one that can't be counted."""
         self._lock()
         self._load()
-        self._policies(rubrics, judge)
+        self._policies(rubrics, judge, screen)
         for item in self._items:
             try:
                 self._apply(item)
@@ -143,7 +144,7 @@ class Batch:
         for session, segment, packed in self._connection.execute(select(*columns).where(where)):
             self._prints.setdefault(session, {})[segment] = fingerprints(packed)
 
-    def _policies(self, rubrics: Mapping[str, RubricCounts], judge: str) -> None:
+    def _policies(self, rubrics: Mapping[str, RubricCounts], judge: str, screen: Screened | None) -> None:
         for item in self._items:
             if not isinstance(item.record, PolicyLoaded):
                 continue
@@ -155,7 +156,7 @@ class Batch:
                 self._connection.execute(POLICIES.insert(), [item.row])
                 self.report.policies += 1
             # Again even for a known policy: the judge or the allow-list may be new.
-            for key in policy_keys(item.record, rubrics, judge):
+            for key in policy_keys(item.record, rubrics, judge, screen):
                 self.sums.setdefault(key, 0)
 
     def _apply(self, item: Prepared) -> None:

@@ -35,6 +35,13 @@ class RubricCounts(msgspec.Struct, kw_only=True, frozen=True):
     scores: tuple[str, ...] = ()
 
 
+class Screened(msgspec.Struct, kw_only=True, frozen=True):
+    """The screen that is configured, and the rubrics that it screens."""
+
+    judge: str
+    rubrics: tuple[str, ...]
+
+
 class Prepared(msgspec.Struct, kw_only=True):
     """One record, ready to be stored; the keys are empty for a policy, `position` is its place in the batch."""
 
@@ -179,6 +186,8 @@ def _judgement(record: Judgement, rubrics: Mapping[str, RubricCounts], now: int)
         "recorded_at": now,
         "score": _mean_score(counts),
         "cost_nusd": record.cost_nusd,
+        "screen_judge": "" if record.screen is None else clean(record.screen.judge),
+        "screen_cost_nusd": 0 if record.screen is None else record.screen.cost_nusd,
         "counts": _json(counts),
         "body": body,
     }

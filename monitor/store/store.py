@@ -20,7 +20,7 @@ from monitor.store.costs import volumes as read_volumes
 from monitor.store.ledger import TotalKey
 from monitor.store.queries import Page, SessionFilter, StoredSession
 from monitor.store.recording import BadRecord, Batch, Tallied
-from monitor.store.rows import Prepared, RubricCounts, prepare
+from monitor.store.rows import Prepared, RubricCounts, Screened, prepare
 from monitor.store.totals import Totals, is_rebuilding, read_totals, rebuild
 
 Record: TypeAlias = DecisionRecord | Judgement
@@ -43,8 +43,9 @@ class RecordReport(Tallied, kw_only=True):
 class Store:
     """The store behind one database URL. Thread-safe; every call is one transaction and blocks.
 
-    `rubrics` says what each rubric can count, and `judge` which instrument is configured: `record` needs both, for
-    the zero totals of a policy and the zero tallies of sessions without a trial. Readers may leave them out.
+    `rubrics` says what each rubric can count, `judge` and `screen` which instruments are configured: `record`
+    needs them for the zero totals of a policy and the zero tallies of sessions without a trial. Readers may leave
+    them out.
     `clock` gives Unix seconds.
     """
 
@@ -54,11 +55,13 @@ class Store:
         *,
         rubrics: Mapping[str, RubricCounts] | None = None,
         judge: str = "lexical",
+        screen: Screened | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._engine = engine
         self._rubrics = dict(rubrics or {})
         self._judge = judge
+        self._screen = screen
         self._clock = clock
         # Totals that exist for certain; they are never removed, so this can only be behind.
         self._series: set[TotalKey] = set()
@@ -70,6 +73,7 @@ class Store:
         *,
         rubrics: Mapping[str, RubricCounts] | None = None,
         judge: str = "lexical",
+        screen: Screened | None = None,
         clock: Callable[[], float] = time.time,
     ) -> Store:
         """Open a store and bring its schema up to date. Raises `StoreError` that names it and the remedy."""
@@ -79,7 +83,7 @@ class Store:
         except BaseException:
             engine.dispose()
             raise
-        return cls(engine, rubrics=rubrics, judge=judge, clock=clock)
+        return cls(engine, rubrics=rubrics, judge=judge, screen=screen, clock=clock)
 
     def close(self) -> None:
         """Close all connections."""
@@ -185,7 +189,7 @@ class Store:
             try:
                 with writing(self._engine) as connection:
                     batch = Batch(connection, items, self._series)
-                    done = batch.run(self._rubrics, self._judge)
+                    done = batch.run(self._rubrics, self._judge, self._screen)
             except DBAPIError as error:
                 if attempt == _TRIES or not worth_retrying(error):
                     raise

@@ -37,8 +37,8 @@ METADATA: Final = MetaData(
 SERIAL: Final = BigInteger().with_variant(Integer(), "sqlite")
 
 
-def _text(name: str, *, nullable: bool = False) -> Column[str]:
-    return Column(name, Text, nullable=nullable)
+def _text(name: str, *, nullable: bool = False, server_default: str | None = None) -> Column[str]:
+    return Column(name, Text, nullable=nullable, server_default=server_default)
 
 
 def _big(name: str, *, nullable: bool = False, server_default: str | None = None) -> Column[int]:
@@ -142,13 +142,16 @@ JUDGEMENTS: Final = Table(
     _big("recorded_at"),
     Column("score", Float, nullable=True),
     _big("cost_nusd", server_default="0"),
+    _text("screen_judge", server_default=""),
+    _big("screen_cost_nusd", server_default="0"),
     _text("counts"),
     Column("body", LargeBinary, nullable=True),
     Index("ix_judgements_session_id", "session_id"),
 )
 """`standing`: waiting, counted, repeat, superseded or overlap; `counts` is what it adds once it counts.
 
-`cost_nusd` is what its attempts cost, in 1e-9 $.
+`cost_nusd` is what its attempts cost, in 1e-9 $; `screen_cost_nusd` what the screen before it did, whose name is
+`screen_judge`, empty without one.
 """
 
 FAILURES: Final = Table(

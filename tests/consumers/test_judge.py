@@ -9,17 +9,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import pytest
 from aiokafka import TopicPartition
 
 from consumers.dead_letters import MAX_BYTES
 from consumers.health import Health
 from consumers.judge import METERS, serve
 from consumers.kafka import event_key
+from consumers.screening import RESULTS
 from monitor.decision import repeat_id
 from monitor.errors import JudgeFatal, JudgeUnavailable
-from monitor.judgement import Unscored, Verdict, decode_judgement
+from monitor.judgement import Skipped, Stage, Unscored, Verdict, decode_judgement
+from monitor.judging.prices import NUSD
+from monitor.judging.screen import audited
 from monitor.metrics import Meters
 from tests.consumers.judge_place import Place, Scripted, job, until
+from tests.services import messages_api as api
 from tests.services.kafka import KafkaBroker
 
 
@@ -367,3 +372,66 @@ async def test_a_repeated_job_is_judged_twice_and_counted_once(kafka: KafkaBroke
     for name in ("a", "b"):
         runs = {item.run: item.job_id for item in items if item.session_id == name}
         assert runs == {"live": job(name).job_id, "repeat": repeat_id(job(name).job_id)}
+
+
+async def test_a_screen_is_asked_first_over_the_wire_and_charged_by_its_own_name(
+    kafka: KafkaBroker, topic_prefix: str
+) -> None:
+    """Of 30 sessions in which it finds nothing those that the coin picks are judged in full, and no others."""
+
+    def looks(request: api.Received) -> api.Reply:
+        urgent = "the name is look" in json.dumps(request.body["messages"])
+        usage = {"input_tokens": 900, "output_tokens": 20}
+        answer = {"quote": "I said 5 people" if urgent else "", "look": urgent}
+        return api.message(json.dumps(answer), usage=usage)
+
+    with api.MessagesApi(otherwise=looks) as server:
+        screen = {
+            "judge.screen.model": "anthropic:claude-haiku-5-5",
+            "judge.screen.api_key": api.API_KEY,
+            "judge.screen.base_url": server.base_url,
+            "judge.screen.audit_share": 0.25,
+            "judge.repeat_share": 1.0,
+        }
+        place = Place(kafka, topic_prefix, **screen)
+        await place.create()
+        jobs = [job("look", urgent=True), *(job(f"s{number}") for number in range(30))]
+        drawn = {item.session_id for item in jobs[1:] if audited(item.job_id, 4)}
+        await place.write(jobs)
+        meters = Meters(METERS, version="test", process="judge")
+        stop = asyncio.Event()
+        value = meters.registry.get_sample_value
+        task = asyncio.create_task(serve(place.settings, meters, stop, Health(time.monotonic)))
+        counted = {"rubric": "correction", "kind": "skipped"}
+        await until(lambda: value("backslide_judgements_total", counted) == 30 - len(drawn))
+        await until(lambda: place.has_committed(31))
+        stop.set()
+        await asyncio.wait_for(task, 15)
+    live = {item.session_id: item for item in await place.judgements() if item.run == "live"}
+    assert len(live) == 31
+    for name, item in live.items():
+        assert item.screen is not None
+        assert (item.judge, item.screen.judge) == ("lexical", "anthropic:claude-haiku-5-5")
+        assert item.screen.cost_nusd > 0 == item.cost_nusd
+        if name == "look":
+            assert (item.screen.verdict, item.outcomes.stage) == ("look", Stage())
+        elif name in drawn:
+            assert (item.screen.audited, item.outcomes.stage) == (True, Stage(found=4, judged=1))
+        if name in drawn | {"look"}:
+            assert isinstance(item.result, Verdict)
+        else:
+            assert item.result == Skipped(reason="screened_out")
+    repeated = [item for item in await place.judgements() if item.run == "repeat"]
+    assert {item.session_id for item in repeated} == drawn | {"look"}
+    assert [item.screen for item in repeated if item.screen is not None] == []
+    came = [(name, {"rubric": "correction", "result": name}) for name in RESULTS]
+    assert {name: count for name, of in came if (count := value("backslide_screenings_total", of))} == {
+        "look": 1,
+        "audited": len(drawn),
+        "screened_out": 30 - len(drawn),
+    }
+    spent = {"rubric": "correction", "stratum": "base", "judge": "anthropic:claude-haiku-5-5"}
+    cost = sum(item.screen.cost_nusd for item in live.values() if item.screen is not None)
+    assert value("backslide_judge_cost_usd_total", spent) == pytest.approx(cost / NUSD)
+    asked = {"provider": "anthropic", "model": "claude-haiku-5-5", "error_type": "none"}
+    assert value("backslide_judge_requests_total", asked) == 31

@@ -267,8 +267,8 @@ MUTANTS: Final = (
         rule="J5",
         title="what shrinks counts otherwise",
         path=DELIVERY,
-        old="(judgement, attempts=[], result=result)",
-        new="(judgement, attempts=[], result=result, outcomes=type(judgement.outcomes)())",
+        old="(judgement, attempts=[], result=result, screen=screen)",
+        new="(judgement, attempts=[], result=result, screen=screen, outcomes=type(judgement.outcomes)())",
         tests=(DELIVERY_TESTS + "test_each_is_smaller_and_counts_the_same",),
     ),
     Mutant(

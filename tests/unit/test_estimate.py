@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,8 +22,11 @@ from monitor.estimate import (
     interval,
     jeffreys_low,
     judged_with_trials,
+    parts,
     raw_rate,
 )
+
+SUMS = ("sw", "swt", "swf", "qw", "qt", "qtt", "qtf", "qff")
 
 
 def totals(sessions: list[tuple[int, int, float]], finished: float | None = None) -> StratumTotals:
@@ -264,3 +268,26 @@ def test_acceptance_in_harder_settings(setting: object) -> None:
     histories = 1_000
     cell = run_cell(setting, 1_000, 0.055, histories, seed=11)  # type: ignore[arg-type]
     assert verdicts(cell, slack=3 * math.sqrt(0.05 * 0.95 / histories)) == []
+
+
+def test_a_screened_stratum_is_cut_into_two_that_add_up_to_it() -> None:
+    passed = totals([(0, 0, 10.0)] * 30 + [(40, 20, 10.0)], finished=0)
+    looked = totals([(2, 1, 10.0)] * 20, finished=0)
+    whole = StratumTotals(finished=510, **{name: getattr(passed, name) + getattr(looked, name) for name in SUMS})
+    one, other = parts(whole, passed)
+    assert other.finished == pytest.approx(310)
+    assert one.finished + other.finished == pytest.approx(510)
+    for name in SUMS:
+        assert getattr(one, name) + getattr(other, name) == pytest.approx(getattr(whole, name))
+    # How many sessions fell into each is known from the 51 scored ones alone.
+    assert one.share2 == pytest.approx(20 * 10**2)
+    both, known = interval([one, other], Z_95), interval([whole], Z_95)
+    assert both.rate == pytest.approx(known.rate)
+
+
+def test_without_a_screen_a_stratum_stays_whole() -> None:
+    whole = totals([(2, 1, 10.0)] * 20, finished=200)
+    assert parts(whole, StratumTotals(finished=0)) == (whole,)
+    (only,) = parts(whole, msgspec.structs.replace(whole, finished=0))
+    assert only.finished == pytest.approx(200)
+    assert only.swt == whole.swt

@@ -413,3 +413,23 @@ async def test_json_and_text_say_the_same(tmp_path: Path) -> None:
         if row.measure == "reverted"
     }
     assert text.count("correction/reverted") == len(rows)
+
+
+async def test_replay_screens_as_production_does_and_its_census_judges_all(tmp_path: Path) -> None:
+    traffic = TrafficGenerator(7, TrafficPlan(sessions=120))
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(ALL.replace("correction", "correction_whole"), encoding="utf-8")
+    path = _write(tmp_path / "input.jsonl", (delivery.event for delivery in traffic.deliveries(BASE)))
+    common = {"sampling.policy": str(policy)}
+    screen = {"judge.screen.model": "lexical", "judge.screen.audit_share": 0.25}
+    seen: list[Record] = []
+    plain = await run_replay(path, _settings(**common), census=True)
+    found = await run_replay(path, _settings(**common, **screen), census=True, observe=seen.append)
+    judged = [record for record in seen if isinstance(record, Judgement)]
+    out = found.strata[0].skipped["screened_out"]
+    assert out == sum(item.screen is not None and item.screen.out for item in judged) > 20
+    assert found.strata[0].verdicts + out == plain.strata[0].verdicts == len(judged)
+    assert found.census == plain.census
+    assert {item.screen.verdict for item in judged if item.screen is not None} == {"look", "clear"}
+    rates = [(mine.interval, plain.rates[place].raw) for place, mine in enumerate(found.rates)]
+    assert sum(known.low <= (raw or 0.0) <= known.high for known, raw in rates) >= 0.9 * len(rates)

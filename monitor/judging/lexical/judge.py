@@ -12,8 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from monitor.errors import JudgeFatal
-from monitor.judging.lexical import conversation, correction, correction_whole, hallucination, refusal
+from monitor.judging.lexical import conversation, correction, correction_whole, hallucination, refusal, screen
 from monitor.judging.model import Completion, JudgeRequest
+from monitor.judging.screen import ScreenWindow
 from monitor.rubrics.conversation import ConversationWindow
 from monitor.rubrics.correction import CorrectionWindow
 from monitor.rubrics.correction_whole import CorrectionWholeWindow
@@ -47,4 +48,5 @@ _ANSWERS: Final[dict[type, Callable[[Any], dict[str, Any]]]] = {
     HallucinationWindow: hallucination.answer,
     CorrectionWholeWindow: correction_whole.answer,
     RefusalWindow: refusal.answer,
+    ScreenWindow: screen.answer,
 }

@@ -13,6 +13,7 @@ from consumers.expected_cost import expected_cost
 from consumers.health import Health
 from monitor.config import Settings, load
 from monitor.errors import ConfigError
+from monitor.judgement import Screening
 from monitor.metrics import Meters
 from monitor.replay import run_replay
 from monitor.session import LogSpan
@@ -50,6 +51,29 @@ def test_the_expected_cost_comes_from_policy_and_volume(store: Store) -> None:
     assert line["usd_a_day"] == pytest.approx(0.005, rel=1e-3)
     assert line["usd_a_job"]["base/correction"] == 0.005
     assert line["cost_of_a_job"] == "partly assumed"  # the other strata are empty
+
+
+def test_the_screen_is_part_of_it(store: Store) -> None:
+    """What it cost is part of the measured cost of a job; what isn't measured is assumed, for a free judge too."""
+    two_days_ago = LogSpan(partition=0, first=1, last=9, closed_at=round((time.time() - 2 * 86_400) * 1000))
+    first = Screening(
+        judge=HAIKU,
+        provider="anthropic",
+        model="claude-haiku-5-5",
+        prompt_version="v1",
+        prompt_hash="h",
+        verdict="look",
+        cost_nusd=1_000_000,
+    )
+    screened = judgement("s1", judge=HAIKU, cost_nusd=4_000_000, screen=first)
+    store.record([decision("s1", span=two_days_ago), screened])
+    screen = {"judge.screen.model": HAIKU, "judge.screen.api_key": "k", "judge.screen.rubrics": ["correction"]}
+    (line,) = logged(settings(HAIKU, **screen), store)
+    assert line["usd_a_job"]["base/correction"] == 0.005
+    (free,) = logged(settings("lexical", **screen), store)
+    assert 0 < free["usd_a_job"]["base/correction"] < 0.005
+    (line,) = logged(settings("lexical", **screen | {"judge.screen.model": UNKNOWN}), store)
+    assert line["event"] == "judge_cost_unknown"
 
 
 def test_what_is_free_or_unknown_is_said(store: Store) -> None:

@@ -125,9 +125,9 @@ def test_a_missing_key_names_the_variable(key: dict[str, str]) -> None:
 
 def test_the_variable_that_is_named_is_the_one_that_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     from monitor.config import load
-    from monitor.judging.open import API_KEY_VARIABLE
+    from monitor.judging.open import key_variable
 
-    monkeypatch.setenv(API_KEY_VARIABLE, "k")
+    monkeypatch.setenv(key_variable(JudgeSettings()), "k")
     key = load().judge.api_key
     assert key is not None
     assert key.get_secret_value() == "k"

@@ -8,8 +8,8 @@ import pytest
 
 from monitor.decision import repeat_id
 from monitor.judgement import Judgement, Outcomes, Skipped, Tally, Unscored, Verdict
-from monitor.metrics import CATALOGUE
 from monitor.store import Record, RecordReport, SessionFilter, Store, TotalKey, moved
+from monitor.store.ledger import SESSION_SUMS
 from tests.services.postgres import PostgresServer
 from tests.unit.store.builders import RUBRICS, addendum, content, decision, judgement, policy, unscored
 
@@ -29,7 +29,7 @@ def total(store: Store, name: str, measure: str = "", detail: str = "", rubric: 
 def eight_sums(store: Store) -> dict[str, float]:
     """Give the sums of `reverted` in real units."""
     shift = {"weighted": 16, "weight2": 256}
-    names = [name for name in CATALOGUE if name.split("_")[0] in shift and name != "weighted_unscored"]
+    names = [name for name in SESSION_SUMS if name.split("_")[0] in shift]
     return {name: total(store, name, "reverted") / shift[name.split("_")[0]] for name in names}
 
 

@@ -3,10 +3,11 @@
 import re
 from typing import Any
 
+import msgspec
 import pytest
 from starlette.testclient import TestClient
 
-from monitor.judgement import Attempt, Skipped, Verdict
+from monitor.judgement import Attempt, Screening, Skipped, Verdict
 from monitor.store import Store
 from monitor.web import create_app
 from monitor.web.text import session_path
@@ -258,3 +259,27 @@ def test_every_control_has_a_label_and_every_table_headers(client: TestClient, s
     assert controls == re.findall(r'<label for="([^"]+)"', page)
     assert page.count("<table") == page.count("<thead>") == 2
     assert page.count('<th scope="col"') == page.count("<th scope=") - page.count('<th scope="row"')
+
+
+def test_what_the_screen_said_stands_before_the_judges_attempts(client: TestClient, store: Store) -> None:
+    screen = Screening(
+        judge="cheap",
+        provider="anthropic",
+        model="cheap",
+        prompt_version="v1",
+        prompt_hash="h",
+        verdict="clear",
+        one_in=20,
+        attempts=[Attempt(window="screen", number=1, kind="valid", raw="the answer of the screen")],
+    )
+    out = judgement("chat-1", result=Skipped(reason="screened_out"), screen=screen)
+    audited = judgement("chat-2", screen=msgspec.structs.replace(screen, audited=True))
+    looked = msgspec.structs.replace(screen, verdict="look", one_in=1, quote=EVIL)
+    store.record([decision(f"chat-{number}") for number in (1, 2, 3)])
+    store.record([out, audited, judgement("chat-3", screen=looked)])
+    pages = [client.get(session_path("t", f"chat-{number}", "e0")).text for number in (1, 2, 3)]
+    for page, said in zip(pages, ("not judged", "judged in full as one in 20", "to be looked at"), strict=True):
+        assert said in page
+        assert "the answer of the screen" in page
+    assert "skipped: screened out" in pages[0]
+    assert "<script>alert" not in pages[2]
