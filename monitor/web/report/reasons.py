@@ -12,6 +12,7 @@ _SKIPPED: Final = {
     "no_response": "There is no reply to judge",
     "cut_off": "The reply was cut off, so it can't be judged",
     "misaligned": "The turn named as a correction isn't one, or corrects another turn than was said",
+    "screened_out": "The screen found nothing to judge, and the coin picked others to check it",
     "superseded": "A later correction took its place before any reply",
 }
 _UNSCORED: Final = {
