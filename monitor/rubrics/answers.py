@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
@@ -80,7 +81,7 @@ def one_of(values: Sequence[str]) -> dict[str, Any]:
 def contains(text: str, quote: str) -> bool:
     """Say whether a text has a quote, whatever its white space, typographic quotes and invisible characters."""
     wanted = plain(quote)
-    return bool(wanted) and wanted in plain(text)
+    return bool(wanted) and wanted in _searched(text)
 
 
 def blank(text: str) -> bool:
@@ -95,6 +96,12 @@ def plain(text: str) -> str:
         return spaced
     kept = "".join(char for char in spaced.translate(_QUOTES) if unicodedata.category(char) not in {"Cc", "Cf"})
     return " ".join(IGNORABLE.sub("", kept).split())
+
+
+@lru_cache(maxsize=16)
+def _searched(text: str) -> str:
+    """Normalize a text that many quotes are looked for in, one after the other, once: it may have 200 kB."""
+    return plain(text)
 
 
 def shown(value: object, limit: int = 80) -> str:

@@ -1,7 +1,7 @@
 """The changes of a valid answer that give another valid answer, each with the reason why code can't refuse it.
 
 What is not listed here has to be refused. `where` is a place of the answer, `kinds` are those of `corruptions`;
-with `same` the change must not change the result either.
+with `values` it is a change from one of them to another, with `same` the change must not change the result either.
 """
 
 from __future__ import annotations
@@ -18,10 +18,15 @@ class Allowance(msgspec.Struct, kw_only=True, frozen=True):
     kinds: tuple[str, ...]
     why: str
     same: bool = False
+    values: tuple[str, ...] = ()
 
 
 def _free(where: str, why: str, *kinds: str) -> Allowance:
     return Allowance(where=where, kinds=("foreign", "word", *kinds), why=why)
+
+
+def _same_words(where: str, why: str) -> Allowance:
+    return Allowance(where=where, kinds=("other",), why=why)
 
 
 def _scores(prefix: str = "") -> tuple[Allowance, ...]:
@@ -102,8 +107,8 @@ _CORRECTION: Final = (
     ),
     Allowance(
         where="incorporation_evidence[].quote",
-        kinds=("foreign",),
-        why="a longer quote of the same turn",
+        kinds=("foreign", "other"),
+        why="a longer quote of the same turn, or another one of it",
     ),
     Allowance(
         where="is_correction",
@@ -115,6 +120,10 @@ _CORRECTION: Final = (
 _WHOLE: Final = (
     *_correction("corrections[]."),
     *_grade("grades[]."),
+    _same_words("corrections[].corrected_claim", "what was wrong, in words of the judge's own"),
+    _same_words("corrections[].correction_content", "what is right, in words of the judge's own"),
+    _same_words("grades[].acknowledgment_quote", "a reply may acknowledge two corrections at once"),
+    _same_words("grades[].rationale", "free text"),
     Allowance(
         where="corrections[].superseded_by_turn_index",
         kinds=("number",),
@@ -163,6 +172,7 @@ _CONVERSATION: Final = (
     Allowance(
         where="citations[].verdict",
         kinds=("enum",),
+        values=("right", "wrong"),
         why="right or wrong is the judge's to say; made up is code's, and the score must fit",
     ),
     Allowance(
@@ -170,8 +180,9 @@ _CONVERSATION: Final = (
         kinds=("empty",),
         why="only a score under 4 needs words of the reply",
     ),
-    Allowance(where="dimensions[].quote", kinds=("foreign",), why="a longer quote of the reply"),
-    _free("dimensions[].rationale", "free text"),
+    Allowance(where="dimensions[].quote", kinds=("foreign", "other"), why="other words of the same reply"),
+    _free("dimensions[].rationale", "free text", "other"),
+    _same_words("citations[].statement_id", "which statement a citation stands for is the judge's to say"),
     Allowance(
         where="dimensions[].score",
         kinds=("number",),
@@ -199,10 +210,15 @@ _CONVERSATION: Final = (
         kinds=("remove",),
         why="which sentences state facts is the judge's to say; only the last one can go without renumbering",
     ),
-    Allowance(where="statements[].quote", kinds=("foreign",), why="a longer quote of the reply"),
+    Allowance(
+        where="statements[].quote",
+        kinds=("foreign", "other"),
+        why="a longer quote of the reply; two facts may stand in the same words",
+    ),
     Allowance(
         where="statements[].support",
         kinds=("enum",),
+        values=("partly", "contradicted"),
         why="partly supported or contradicted is the judge's to say; the scores must fit",
     ),
     Allowance(
@@ -223,17 +239,24 @@ _HALLUCINATION: Final = (
         kinds=("empty", "remove"),
         why="which words are claims is the judge's to say; only the last of a turn can go without renumbering",
     ),
-    _free("claims[].auditor_notes", "free text, for people", "blank", "empty"),
-    Allowance(where="claims[].claim_text", kinds=("foreign",), why="a longer quote of the same turn"),
-    _free("claims[].evidence_gap", "what is missing, in words of the judge's own"),
+    _free("claims[].auditor_notes", "free text, for people", "blank", "empty", "other"),
+    Allowance(
+        where="claims[].claim_text",
+        kinds=("foreign", "other"),
+        why="a longer quote of the same turn; two facts may stand in the same words",
+    ),
+    _free("claims[].evidence_gap", "what is missing, in words of the judge's own", "other"),
+    _same_words("claims[].source_quote", "other words of the same passage, which may carry both claims"),
     Allowance(
         where="claims[].gap",
         kinds=("enum",),
+        values=("evidence_ignored", "retrieval_insufficient"),
         why="ignored or insufficient is the judge's to say; whether retrieval was empty is code's",
     ),
     Allowance(
         where="claims[].link",
         kinds=("enum",),
+        values=("repeat", "mutated", "built_on"),
         why="how a claim takes up its origin is the judge's to say; that it does needs a link",
     ),
     Allowance(
@@ -244,6 +267,7 @@ _HALLUCINATION: Final = (
     Allowance(
         where="claims[].status",
         kinds=("enum",),
+        values=("grounded", "contradicts_evidence"),
         why="whether a quoted passage supports or contradicts is the verdict itself",
     ),
     _free("rationale", "free text"),

@@ -24,7 +24,7 @@ WRONG_TYPES: Final[dict[type, tuple[Any, ...]]] = {
     dict: ("x", 3, ["x"]),
 }
 # Of the changes of one kind at like places of one answer, so many are made, spread over them.
-MOST: Final = 6
+MOST: Final = 8
 _WORD: Final = re.compile(r"\w+")
 
 
@@ -45,6 +45,8 @@ def corruptions(
     for place, value, shape in _places(answer, schema, ()):
         for kind, changed in _changed(value, shape, foreign, computed):
             made.setdefault((_where(place), kind), []).append((place, changed))
+        for other in _others(answer, place, value, shape):
+            made.setdefault((_where(place), "other"), []).append((place, other))
         if place and isinstance(place[-1], str):
             made.setdefault((_where(place), "drop"), []).append((place, msgspec.UNSET))
     for (where, kind), changes in made.items():
@@ -74,6 +76,13 @@ def _places(value: Any, shape: dict[str, Any], place: Place) -> Iterator[tuple[P
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _places(item, shape["items"], (*place, index))
+
+
+def _others(answer: Any, place: Place, value: Any, shape: dict[str, Any]) -> Iterator[str]:
+    """Give the texts that other rows have in the same field: another id, label or quote."""
+    if isinstance(value, str) and "enum" not in shape and len(place) > 1 and isinstance(place[-1], str):
+        known = {row[place[-1]] for row in at(answer, _path(place[:-2]))}
+        yield from sorted(known - {value, ""})
 
 
 def _changed(

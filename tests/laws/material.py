@@ -226,6 +226,12 @@ def _hallucinations() -> Iterator[tuple[Session, Answer]]:
     made = hallucination_build
     yield made.island(), made.told()
     yield made.island(), made.told(made.RIGHT)
+    between = (("u", "And?"), ("a", "Two lighthouses."), ("u", "Two?"), ("a", "Yes, two lighthouses."))
+    again = made.claim("3.1", "two lighthouses", "propagated_hallucination", origin_turn_index=1, link="repeat")
+    yield (
+        chat(*between, ("u", "Sure?"), ("a", "Quite sure."), evidence={3: ()}),
+        made.told(again | {"gap": "retrieval_empty"}, audited_turns=[3]),
+    )
 
 
 def _refusals() -> Iterator[tuple[Session, Answer]]:

@@ -83,11 +83,11 @@ class CorrectionWholeRubric:
 
     def parse(self, raw: str, window: CorrectionWholeWindow) -> Verdict:
         """Check an answer and compute what follows. Raises `InvalidVerdict`."""
-        session = window.session
+        session, checked = window.session, answer.check(raw, window)
         noticed = {event.turn for event in events.events(session)}
         scored: list[dict[str, Any]] = []
         skipped: list[dict[str, Any]] = []
-        for item in answer.check(raw, window):
+        for item in checked:
             if isinstance(item.found, Skipped):
                 skipped.append(
                     {

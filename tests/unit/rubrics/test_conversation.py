@@ -13,6 +13,7 @@ from monitor.errors import InvalidVerdict
 from monitor.events import Passage
 from monitor.judgement import Skipped, Tally, Verdict
 from monitor.judging.lexical.conversation import answer as lexical
+from monitor.rubrics.answers import _searched
 from monitor.rubrics.base import WindowResult
 from monitor.rubrics.conversation import ConversationRubric, grade
 from monitor.rubrics.conversation.citations import citations
@@ -393,3 +394,14 @@ def test_the_lexical_answer_to_any_session_is_accepted(session: Session, require
     rubric = ConversationRubric(citation_required=required)
     for window in rubric.windows(session):
         assert isinstance(rubric.parse(json.dumps(lexical(window)), window), Verdict | Skipped)
+
+
+def test_a_reply_of_many_statements_is_normalized_once() -> None:
+    """A reply of 2,000 lines took four seconds, in which the process did nothing else."""
+    reply = " ".join(f"Boat {number} leaves." for number in range(300))
+    window = window_of(chat(("u", "Which boats?"), ("a", reply), evidence={1: passage("Boats.")}), 1)
+    quotes = [unsupported(f"Boat {number} leaves.", number + 1) for number in range(300)]
+    before = _searched.cache_info().misses
+    with pytest.raises(InvalidVerdict):
+        RUBRIC.parse(json.dumps(told(turn_index=1, question_quote="Which boats?", statements=quotes)), window)
+    assert _searched.cache_info().misses - before < 302 + 5
