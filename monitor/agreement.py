@@ -34,13 +34,21 @@ def accuracy(truth: Sequence[Label], said: Sequence[Label]) -> float | None:
 
 def kappa(truth: Sequence[Label], said: Sequence[Label]) -> float | None:
     """Give Cohen's kappa (1960): agreement beyond what the two marginals give by chance."""
-    total = len(truth)
-    agreed = accuracy(truth, said)
-    if agreed is None:
+    return counted_kappa(Counter(zip(truth, said, strict=True)))
+
+
+def counted_kappa(pairs: Mapping[tuple[Label, Label], int]) -> float | None:
+    """Give Cohen's kappa of rows that are counted by what each rater said."""
+    total = sum(pairs.values())
+    if not total:
         return None
-    ours, theirs = Counter(truth), Counter(said)
-    chance = sum(ours[label] * theirs[label] for label in ours) / total**2
-    return None if chance == 1 else (agreed - chance) / (1 - chance)
+    ours, theirs = Counter[Label](), Counter[Label]()
+    for (a, b), count in pairs.items():
+        ours[a] += count
+        theirs[b] += count
+    agreed = sum(count for (a, b), count in pairs.items() if a == b)
+    chance = sum(ours[label] * theirs[label] for label in ours)
+    return None if chance == total**2 else (agreed * total - chance) / (total**2 - chance)
 
 
 def weighted_kappa(truth: Sequence[int], said: Sequence[int]) -> float | None:

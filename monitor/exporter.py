@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 import structlog
@@ -19,11 +19,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from monitor.agreement import counted_kappa
 from monitor.errors import StoreError
 from monitor.metrics import CATALOGUE, QUALITY, Metric
 from monitor.rubrics import RUBRICS
 from monitor.store import Store, TotalKey, Totals
-from monitor.store.ledger import INF, MILLION, SUM, bucket
+from monitor.store.ledger import COMPARED, INF, MILLION, SUM, bucket
 
 Family: TypeAlias = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 Labels: TypeAlias = tuple[str, ...]
@@ -101,12 +102,34 @@ def _gauges(totals: Totals, named: Named, now: float) -> dict[str, dict[Labels, 
     }
     pending |= {(*mode_of(rubric), stratum): float(n) for (rubric, stratum), n in totals.pending.items()}
     oldest = totals.oldest_pending
+    share, kappa = _self_agreement(named.get("judge_repeats", ()))
     return {
+        "judge_agreement_ratio": share,
+        "judge_agreement_kappa": kappa,
         "jobs_pending": pending,
         "oldest_pending_job_seconds": {(): 0.0 if oldest is None else max(now - oldest / 1000, 0.0)},
         "store_generation_info": {(str(totals.generation),): 1.0},
         "stratum_rate_ratio": {(stratum,): rate for stratum, rate in totals.rates.items()},
     }
+
+
+def _self_agreement(
+    repeats: Iterable[tuple[TotalKey, int]],
+) -> tuple[dict[Labels, float], dict[Labels, float]]:
+    """Give share of agreement and kappa by rubric, measure and judge, where any two judgements were compared.
+
+    Kappa beside the share, since the share alone is high wherever failures are rare, whatever the judge does.
+    """
+    pairs: dict[Labels, dict[tuple[Hashable, Hashable], int]] = defaultdict(dict)
+    for key, count in repeats:
+        if count and key.detail in COMPARED:
+            pairs[*mode_of(key.rubric), key.measure, key.judge][COMPARED[key.detail]] = count
+    share = {
+        labels: sum(count for (one, other), count in found.items() if one == other) / sum(found.values())
+        for labels, found in pairs.items()
+    }
+    kappas = {labels: counted_kappa(found) for labels, found in pairs.items()}
+    return share, {labels: value for labels, value in kappas.items() if value is not None}
 
 
 def _gauge(name: str, values: Mapping[Labels, float]) -> Family:

@@ -37,6 +37,7 @@ class Metric(msgspec.Struct, kw_only=True, frozen=True):
 QUALITY_LABELS: Final = ("rubric", "mode", "measure", "judge", "assistant", "assistant_version", "stratum")
 FRAME_LABELS: Final = ("rubric", "mode", "assistant", "assistant_version", "stratum")
 JUDGE_LABELS: Final = ("rubric", "mode", "judge", "assistant", "assistant_version", "stratum")
+AGREEMENT_LABELS: Final = ("rubric", "mode", "measure", "judge")
 SCREEN_LABELS: Final = ("rubric", "mode", "measure", "screen", "finding")
 SCORE_BUCKETS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 SHARE_BUCKETS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -97,10 +98,7 @@ QUALITY: Final[tuple[Metric, ...]] = (
     _counter(
         "judge_repeats",
         "Sessions judged twice, by which of the two found a failure.",
-        "rubric",
-        "mode",
-        "measure",
-        "judge",
+        *AGREEMENT_LABELS,
         "agreement",
     ),
     _counter(
@@ -114,6 +112,16 @@ QUALITY: Final[tuple[Metric, ...]] = (
         *SCREEN_LABELS,
     ),
     _counter("judgements_superseded", "Judgements kept but not counted.", "rubric", "mode"),
+    _gauge(
+        "judge_agreement_ratio",
+        "Share of the sessions judged twice on which a judge agreed with itself, 0 to 1.",
+        *AGREEMENT_LABELS,
+    ),
+    _gauge(
+        "judge_agreement_kappa",
+        "Cohen's kappa of a judge with itself, -1 to 1; absent while all it said was the same.",
+        *AGREEMENT_LABELS,
+    ),
     _gauge("jobs_pending", "Jobs listed that have no result yet.", "rubric", "mode", "stratum"),
     _gauge("oldest_pending_job_seconds", "Age of the oldest job without a result, in seconds."),
     _gauge("store_generation_info", "Generation of the totals; bumped by a rebuild or a restore.", "generation"),

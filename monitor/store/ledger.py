@@ -61,7 +61,14 @@ CLEAR_SUMS: Final = (
 )
 RAW_SUMS: Final = 3
 SUM: Final = "sum"
-AGREEMENTS: Final = ("both_clear", "both_failed", "only_first", "only_second", "unscored")
+# Whether the first and the second judgement found a failure.
+COMPARED: Final = {
+    "both_clear": (False, False),
+    "both_failed": (True, True),
+    "only_first": (True, False),
+    "only_second": (False, True),
+}
+AGREEMENTS: Final = (*COMPARED, "unscored")
 FINDINGS: Final = tuple(
     f"{verdict}_{found}" for verdict in ("look", "clear") for found in ("failure", "trial", "nothing")
 )

@@ -4,11 +4,13 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from monitor.decision import repeat_id
 from monitor.exporter import Exposition, families, mode_of
 from monitor.judgement import SKIP_REASONS, UNSCORED_REASONS, Skipped
 from monitor.metrics import CATALOGUE, QUALITY
@@ -105,6 +107,39 @@ def test_r2_the_identity_holds_in_the_exposition(store: Store) -> None:
     total = sum(v for (name, _), v in samples.items() if name in {f"backslide_{part}_total" for part in ended})
     assert value(samples, "jobs_listed_total") == 4 == total + value(samples, "jobs_pending")
     assert value(samples, "oldest_pending_job_seconds") == 90.0
+
+
+def judged_twice(store: Store, name: str, first: int, second: int) -> None:
+    """Record a session that failed or not, as the first and the second judgement of it say."""
+    live = judgement(name, trials=1, failures=first)
+    again = msgspec.structs.replace(
+        judgement(name, trials=1, failures=second), job_id=repeat_id(live.job_id), run="repeat"
+    )
+    store.record([decision(name), live, again])
+
+
+def test_a_judge_that_agrees_with_itself_by_chance_has_a_kappa_of_its_own(store: Store) -> None:
+    """The worked example of tests/unit/test_agreement.py at a fifth: 0.7 agree, and 0.4 of what chance leaves."""
+    for place, (first, second) in enumerate([(1, 1)] * 4 + [(1, 0)] + [(0, 1)] * 2 + [(0, 0)] * 3):
+        judged_twice(store, f"s{place}", first, second)
+    text, samples = scrape(store)
+    mine = {"rubric": "correction", "mode": "event", "measure": "reverted", "judge": "lexical"}
+    assert value(samples, "judge_agreement_ratio", **mine) == pytest.approx(0.7)
+    assert value(samples, "judge_agreement_kappa", **mine) == pytest.approx(0.4)
+    # The other measure never failed: agreement is whole, and beyond chance there is nothing to tell.
+    assert value(samples, "judge_agreement_ratio", **mine | {"measure": "ignored"}) == 1
+    assert 'judge_agreement_kappa{judge="lexical",measure="ignored"' not in text
+
+
+def test_without_two_judgements_there_is_no_agreement_to_show(store: Store) -> None:
+    store.record([policy(), decision("a"), judgement("a")])
+    live = judgement("b", trials=1)
+    failed = msgspec.structs.replace(unscored("b"), job_id=repeat_id(live.job_id), run="repeat")
+    store.record([decision("b"), live, failed])
+    text, _ = scrape(store)
+    assert "# TYPE backslide_judge_agreement_ratio gauge" in text
+    assert "backslide_judge_agreement_ratio{" not in text
+    assert "backslide_judge_agreement_kappa{" not in text
 
 
 def test_r4_a_batch_that_comes_an_hour_late_breaks_nothing(store: Store) -> None:
@@ -212,6 +247,8 @@ def test_open_metrics_when_a_scraper_asks_for_it(store: Store) -> None:
 
 def test_promtool_finds_nothing_to_complain_about(store: Store, promtool: Path) -> None:
     filled(store)
+    for name, first, second in (("x", 1, 1), ("y", 0, 0), ("z", 1, 0)):
+        judged_twice(store, name, first, second)
     body, _ = Exposition(store).render()
     done = subprocess.run([promtool, "check", "metrics"], input=body, capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
