@@ -23,7 +23,7 @@ import yaml
 from aiokafka import AIOKafkaProducer
 
 from consumers import topics
-from consumers.demo_report import DemoReport, build_report, read_results
+from consumers.demo_report import DemoReport, build_report, finished_sessions, read_results
 from consumers.embedded import EmbeddedBroker, free_port
 from consumers.kafka import event_key, producer
 from consumers.seldom import Seldom
@@ -165,7 +165,7 @@ class Demo:
         limit, last = time.monotonic() + SETTLE_S, -1
         while time.monotonic() < limit:
             totals = await asyncio.to_thread(store.totals)
-            finished = sum(value for key, value in totals.sums.items() if key.name == "sessions_finished")
+            finished = finished_sessions(totals)
             pending = sum(totals.pending.values())
             if finished >= len(self._labels) and not pending and finished == last:
                 return

@@ -109,7 +109,7 @@ def build_report(store: Store, results: Results, labels: Iterable[SessionLabel],
     versions = sorted({label.assistant_version for label in known})
     segments = Counter(_session_key(record) for record in results.finished)
     sent = {(label.tenant, label.session_id) for label in known}
-    stored = sum(value for key, value in totals.sums.items() if key.name == "sessions_finished")
+    stored = finished_sessions(totals)
     return DemoReport(
         versions=[
             _version(version, totals, census[version], known, _calls(version, results, known))
@@ -118,6 +118,13 @@ def build_report(store: Store, results: Results, labels: Iterable[SessionLabel],
         finished=stored,
         lost=len(sent - segments.keys()) + max(len(segments) - stored, 0),
         duplicated=sum(count - 1 for count in segments.values()) + max(stored - len(segments), 0),
+    )
+
+
+def finished_sessions(totals: Totals) -> int:
+    """Count the sessions in the store: each once, though every rubric of the policy has it in its frame."""
+    return sum(
+        value for key, value in totals.sums.items() if (key.name, key.rubric) == ("sessions_finished", RUBRIC)
     )
 
 
@@ -177,7 +184,7 @@ def _calls(version: str, results: Results, labels: list[SessionLabel]) -> int:
     return sum(
         len(judgement.attempts)
         for judgement in results.judgements
-        if (judgement.tenant, judgement.session_id) in sessions
+        if judgement.rubric == RUBRIC and (judgement.tenant, judgement.session_id) in sessions
     )
 
 

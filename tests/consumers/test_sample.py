@@ -57,7 +57,7 @@ async def test_each_session_gives_its_decision_and_jobs(kafka: KafkaBroker, topi
     assert got == Counter([*decisions, *policies * PARTITIONS, *(msgspec.json.encode(item) for item in late)])
     urgent, routine = await place.read("jobs_urgent"), await place.read("jobs_routine")
     assert values_of([*urgent, *routine]) == Counter(jobs)
-    assert len(urgent) == 60  # escalated: all of them
+    assert len(urgent) == 60 * 4  # escalated: all of them, by each rubric
     for priority, batch in (("urgent", urgent), ("routine", routine)):
         for record in batch:
             job = decode_job(record.value)

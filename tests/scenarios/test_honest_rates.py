@@ -18,9 +18,9 @@ from monitor.judging.lexical import LexicalJudge
 from monitor.replay import replay_events
 from monitor.replay_summary import ReplaySummary
 from monitor.rubrics import RUBRICS
-from monitor.sampling.policy import default_policy
 from monitor.store import RubricCounts, Store
 from monitor.traffic import SessionLabel, TrafficGenerator, TrafficPlan, true_rate
+from tests.unit.sampling.policies import built_in
 
 SEEDS = range(20)
 SESSIONS = 600  # a seed, both versions together: twenty times 2,000 take three minutes
@@ -59,7 +59,7 @@ async def _compare(seed: int, folder: Path) -> tuple[ReplaySummary, list[Compari
         summary = await replay_events(
             _events(traffic),
             _settings(versions),
-            default_policy(RUBRICS),
+            built_in("correction"),
             store,
             LexicalJudge(),
             salt=f"seed {seed}".encode(),

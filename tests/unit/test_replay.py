@@ -19,10 +19,11 @@ from monitor.judging.model import Completion, JudgeRequest
 from monitor.replay import replay_events, run_replay
 from monitor.replay_summary import ReplaySummary
 from monitor.rubrics import RUBRICS
-from monitor.sampling.policy import Policy, default_policy, parse_policy
+from monitor.sampling.policy import Policy, parse_policy
 from monitor.session import Addendum, session_view
 from monitor.store import Record, RubricCounts, SessionFilter, Store
 from monitor.traffic import TrafficGenerator, TrafficPlan, counts
+from tests.unit.sampling.policies import built_in
 
 BASE = 1_790_000_000.0
 VERSIONS = ["2026.10", "2026.11"]
@@ -96,7 +97,7 @@ class Place:
         return await replay_events(
             (msgspec.json.encode(delivery.event) for delivery in traffic.deliveries(BASE)),
             self.settings,
-            policy or default_policy(RUBRICS),
+            policy or built_in("correction"),
             self.store,
             self.model,
             salt=b"salt",

@@ -47,9 +47,11 @@ def test_the_expected_cost_comes_from_policy_and_volume(store: Store) -> None:
     store.record([*sessions, *judged])
     (line,) = logged(settings(HAIKU), store)
     assert (line["event"], line["prices"]) == ("expected_judge_cost", "2026-11-30")
-    assert line["usd_a_day_by_stratum"]["base"] == pytest.approx(20 * 0.05 * 0.005, rel=1e-3)
-    assert line["usd_a_day"] == pytest.approx(0.005, rel=1e-3)
+    assumed = [line["usd_a_job"][f"base/{rubric}"] for rubric in ("refusal", "hallucination", "conversation")]
     assert line["usd_a_job"]["base/correction"] == 0.005
+    assert 0 < min(assumed) < max(assumed) < 0.005
+    assert line["usd_a_day_by_stratum"]["base"] == pytest.approx(20 * 0.05 * (0.005 + sum(assumed)), rel=1e-2)
+    assert line["usd_a_day"] == line["usd_a_day_by_stratum"]["base"]
     assert line["cost_of_a_job"] == "partly assumed"  # the other strata are empty
 
 

@@ -13,12 +13,13 @@ from monitor.decision import Decision, decode_decision, decode_job, fingerprint,
 from monitor.events import Correction, Escalation, Role, SessionEnd, SessionEvent, Turn, encode
 from monitor.sampling.coin import picked, toss
 from monitor.sampling.decide import decide, oversized, resolve_labels, without_content
-from monitor.sampling.policy import Policy, default_policy, parse_policy
+from monitor.sampling.policy import Policy, parse_policy
 from monitor.session import LogSpan, SessionAttributes, SessionContent, SessionRecord, content_hash
+from tests.unit.sampling.policies import built_in
 
 ASSISTANTS = {"concierge": ["1", "2"]}
 SALT = b"grain"
-POLICY = default_policy({"correction"})
+POLICY = built_in("correction")
 
 
 def record(events: list[SessionEvent], session_id: str = "s", tenant: str = "t") -> SessionRecord:
@@ -198,8 +199,7 @@ def test_the_same_record_gives_the_same_bytes(turns: list[Turn]) -> None:
     encoded = [
         [msgspec.json.encode(part) for part in (decision, *jobs)]
         for decision, jobs in (
-            decide(each, default_policy({"correction"}), salt=SALT, assistants=ASSISTANTS)
-            for each in (item, again)
+            decide(each, built_in("correction"), salt=SALT, assistants=ASSISTANTS) for each in (item, again)
         )
     ]
     assert encoded[0] == encoded[1]

@@ -15,6 +15,7 @@ from monitor.sampling.policy_file import PolicyFile
 from monitor.sampling.predicate import FIELDS, ROOTS, Predicate, PredicateError
 
 RUBRICS = {"correction", "refusal"}
+DEFAULT = ("correction", "refusal", "hallucination", "conversation")
 GOOD = """\
 strata:
   - name: loud
@@ -35,11 +36,11 @@ def parse(text: str) -> Policy:
 
 def test_the_built_in_policy_has_the_documented_defaults() -> None:
     """DESIGN section 9."""
-    policy = default_policy({"correction"})
+    policy = default_policy(DEFAULT)
     assert [(s.name, s.rate, s.priority, s.rubrics) for s in policy.strata] == [
-        ("escalated", 1.0, "urgent", ("correction",)),
-        ("corrected", 0.5, "routine", ("correction",)),
-        ("base", 0.05, "routine", ("correction",)),
+        ("escalated", 1.0, "urgent", DEFAULT),
+        ("corrected", 0.5, "routine", DEFAULT),
+        ("base", 0.05, "routine", DEFAULT),
     ]
     assert policy.holdout16 == 1_600
     whens = [s.when.source if s.when else None for s in policy.strata]
@@ -270,6 +271,6 @@ def test_a_broken_first_policy_stops_the_start(tmp_path: Path) -> None:
 
 
 def test_the_built_in_policy_never_changes() -> None:
-    file = PolicyFile(None, rubrics={"correction"})
-    assert file.policy.version == default_policy({"correction"}).version
+    file = PolicyFile(None, rubrics=DEFAULT)
+    assert file.policy.version == default_policy(DEFAULT).version
     assert file.poll() is None
