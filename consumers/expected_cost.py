@@ -25,22 +25,23 @@ LOOK_BACK_D: Final = 7.0
 def expected_cost(settings: Settings, judge: str, store: Store) -> None:
     """Log the expected cost of a day, by stratum, and how it is known. Raises `StoreError`.
 
-    A judge without a price, or a broken policy, is for `judge` and `sample` to refuse; recording goes on.
+    A judge without a price, a broken policy or prompt is for `judge` and `sample` to refuse; recording goes on.
     """
     log = structlog.get_logger().bind(process="record", judge=judge)
     try:
         price = price_of(judge, settings.judge.prices)
         screens = _screens(settings)
         policy = PolicyFile(settings.sampling.policy, rubrics=RUBRICS).policy
+        constraints = constraints_for(settings.judge.constraints, None)
+        assumed = {
+            name: assumed_cost(load(name, constraints=constraints), price) + screens.get(name, 0)
+            for name in RUBRICS
+        }
     except ConfigError as error:
         log.warning("judge_cost_unknown", reason=str(error))
         return
     if price.free and not any(screens.values()):
         return
-    constraints = constraints_for(settings.judge.constraints, None)
-    assumed = {
-        name: assumed_cost(load(name, constraints=constraints), price) + screens.get(name, 0) for name in RUBRICS
-    }
     now = time.time()
     found = forecast(policy, store.volumes(now - LOOK_BACK_D * 86_400, judge), round(now * 1000), assumed)
     by_stratum: Counter[str] = Counter()

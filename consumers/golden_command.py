@@ -81,6 +81,25 @@ def golden_run(
     raise typer.Exit(WORSE_STATUS if len(runs[0].wrong) > max_wrong else 0)
 
 
+@golden_app.command("freeze")
+def golden_freeze(
+    rubric: Rubric,
+    version: Annotated[str, typer.Argument(help="The version that judges from now on, such as v2.")],
+    prompts: Folder = None,
+) -> None:
+    """Release a prompt version: it judges from now on, and can't be changed any more.
+
+    It needs a recorded run (`golden run RUBRIC --prompt VERSION --record`) on the golden set as it is.
+    """
+    from monitor.golden.freeze import freeze
+    from monitor.judging.prompt_files import SUMS, package
+
+    done = freeze(rubric, version, prompts or package())
+    typer.echo(
+        f"{rubric} {version} {'is frozen: its hash stands in prompts/' + SUMS if done else 'was frozen before'}"
+    )
+
+
 async def _judged(
     rubric: str, versions: Sequence[str], folder: Traversable, settings: Settings
 ) -> list[GoldenResult]:

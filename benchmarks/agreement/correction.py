@@ -3,6 +3,9 @@
 `sgd_corrections`: one corrected value a session, most edited by a program, so the failure mode is known exactly. A
 regression floor: a rule of ten lines gets far on it.
 
+`sgd_corrections_whole`: the same sessions in whole mode. No correction is named here: the judge finds them itself,
+and one that it doesn't find counts as wrong in `failure_mode_*`; `failure_mode_of_found_*` are of those it found.
+
 `star_corrections`: two people, one of whom was told to correct the other; what the assistant's later lookups say
 tells whether it was taken. Failures are `ignored`, `reverted` and `other_value`; `late` counts as taken, since it
 was used in the end, and `unverifiable` is left out. About half of the labels other than `incorporated` don't hold
@@ -71,6 +74,19 @@ def sgd_units(row: Row, judgement: Judgement) -> Iterator[Unit]:
             back = found["reversion_turn_index"] if found else None
             yield Unit(kind="back", source=source, truth=True, said=back == event["edited_turns"][0])
     yield from detection(row, source)
+
+
+def whole_units(row: Row, judgement: Judgement) -> Iterator[Unit]:
+    """Compare the failure mode where the judge has to find the corrections; what it finds besides has no label."""
+    source = sgd_source(row.session.session_id)
+    found = judged_events(judgement)
+    for event in row.human["correction_events"]:
+        truth, said = event["failure_mode"], found.get(event["user_turn_index"])
+        yield Unit(kind="found", source=source, truth=True, said=said is not None)
+        mode = said["failure_mode"] if said else "unfound"
+        yield Unit(kind="mode", source=source, truth=truth, said=mode, trivial="none")
+        if said is not None:
+            yield Unit(kind="found_mode", source=source, truth=truth, said=mode)
 
 
 def star_units(row: Row, judgement: Judgement) -> Iterator[Unit]:
@@ -160,6 +176,19 @@ SETS = (
             Figure(name="over_corrected_precision", kind="over", compare=precision),
             Figure(name="reverted_turn_exact", kind="back", compare=recall),
             *_DETECTION,
+        ),
+    ),
+    LabelledSet(
+        name="sgd_corrections_whole",
+        file="sgd_corrections.jsonl",
+        rubric="correction_whole",
+        units=whole_units,
+        table="mode",
+        figures=(
+            Figure(name="found_recall", kind="found", compare=recall),
+            Figure(name="failure_mode_macro_f1", kind="mode", compare=macro_f1, trivial=True),
+            Figure(name="failure_mode_of_found_macro_f1", kind="found_mode", compare=macro_f1),
+            Figure(name="failure_mode_of_found_accuracy", kind="found_mode", compare=accuracy),
         ),
     ),
     LabelledSet(

@@ -60,9 +60,10 @@ def wrong_verdict(result: GoldenResult, allowed: int) -> str:
     """Say in a sentence whether a run is good enough."""
     wrong, all_ = len(result.wrong), len(result.rows)
     head = f"{all_ - wrong} of {all_} conversations came out as expected"
-    if wrong > allowed:
-        return f"NOT GOOD ENOUGH: {head}, {wrong} did not, and {allowed} may (--max-wrong)."
-    return f"GOOD: {head}" + (f"; {wrong} did not, and {allowed} may (--max-wrong)." if wrong else ".")
+    if not wrong:
+        return f"GOOD: {head}."
+    verdict = "NOT GOOD ENOUGH" if wrong > allowed else "GOOD ENOUGH"
+    return f"{verdict}: {head}, {wrong} did not, and {allowed} may (--max-wrong)."
 
 
 def versions_verdict(versions: Versions) -> str:

@@ -21,7 +21,7 @@ import msgspec
 
 from monitor.errors import ConfigError
 from monitor.ignorable import IGNORABLE
-from monitor.judging.prompt_files import package, read_prompt
+from monitor.judging.prompt_files import newest_frozen, package, read_prompt
 
 NO_CONSTRAINTS: Final = "(none)"
 
@@ -87,13 +87,17 @@ class Prompts:
         return self._loaded[key]
 
 
-def load(rubric: str, version: str = "v1", *, constraints: str = "", folder: Traversable | None = None) -> Prompt:
-    """Load a prompt version, of the package or of another folder of prompts.
+def load(
+    rubric: str, version: str | None = None, *, constraints: str = "", folder: Traversable | None = None
+) -> Prompt:
+    """Load a prompt version, by default the newest frozen one, of the package or of another folder of prompts.
 
     `constraints` is the free text of an assistant (domain rules, tone, what must be refused). Raises `ConfigError`
-    that names the file when it is missing or wrong.
+    that names the file when it is missing, wrong, or frozen and changed since.
     """
-    raw = read_prompt(rubric, version, folder or package())
+    place = folder or package()
+    version = version or newest_frozen(rubric, place)
+    raw = read_prompt(rubric, version, place)
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:

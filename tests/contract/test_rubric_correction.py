@@ -7,19 +7,16 @@ from typing import Any
 
 import pytest
 
-from monitor.exporter import mode_of
 from monitor.judgement import Skipped, Verdict
 from monitor.judging.flow import judge_flow
-from monitor.judging.lexical.correction_whole import answer as lexical_whole
 from monitor.judging.model import Completion
 from monitor.judging.prompt import load
-from monitor.metrics import CATALOGUE, QUALITY
+from monitor.metrics import CATALOGUE
 from monitor.rubrics import configured
 from monitor.rubrics.base import WindowResult
 from monitor.rubrics.correction import CorrectionRubric
 from monitor.rubrics.correction.answer import CORRECTION_TYPES, CRITERIA, FAILURE_MODES, CorrectionAnswer
 from monitor.rubrics.correction.window import CorrectionWindow
-from monitor.rubrics.correction_whole import CorrectionWholeRubric
 from monitor.session import Session
 from monitor.settings import CorrectionSettings, RubricSettings
 from tests.unit.rubrics.build import RUBRIC, SEATS, chat, corrected, kept, reverted, seats, unjudged
@@ -225,26 +222,6 @@ def test_session_aggregates_are_exported() -> None:
     assert scores["correction_session_incorporated"] == scores["correction_session_reverted"] == [0.5]
     assert scores["correction_session_worst:persistence"] == [3.0]
     assert all(name.partition(":")[0] in CATALOGUE for name in scores)
-
-
-# -- two modes ---------------------------------------------------------------------------------------------------
-
-
-def test_the_two_modes_are_never_mixed_in_one_series() -> None:
-    assert mode_of("correction") == ("correction", "event")
-    assert mode_of("correction_whole") == ("correction", "whole")
-    quality = [metric for metric in QUALITY if "rubric" in metric.labels]
-    assert quality
-    assert all("mode" in metric.labels for metric in quality)
-
-
-def test_whole_mode_shows_the_entire_transcript_and_takes_all_corrections_at_once() -> None:
-    whole = CorrectionWholeRubric()
-    session = chat(*SEATS[:4], ("t", "lookup"), ("u", "Sorry, not 6 seats but 8."), ("a", "8 seats, then."))
-    (window,) = whole.windows(session)
-    assert [turn["turn"] for turn in whole.fields(window)["transcript"]] == [0, 1, 2, 3, 5, 6]
-    verdict = whole.parse(json.dumps(lexical_whole(window)), window)
-    assert [event["correction_turn_index"] for event in verdict.data["events"]] == [2, 5]
 
 
 # -- review ------------------------------------------------------------------------------------------------------

@@ -153,7 +153,7 @@ def test_a_run_is_good_as_long_as_no_more_are_wrong_than_may() -> None:
     assert wrong_verdict(result_of(), 0) == "GOOD: 25 of 25 conversations came out as expected."
     one = result_of("refund-once")
     assert wrong_verdict(one, 0).startswith("NOT GOOD ENOUGH: 24 of 25")
-    assert wrong_verdict(one, 1).startswith("GOOD: 24 of 25")
+    assert wrong_verdict(one, 1).startswith("GOOD ENOUGH: 24 of 25")
     text = run_text(one, 0)
     assert "MISSED: passed what should fail (1)\n  refund-once (easy): expected fail, judged pass" in text
     assert "Why: It declines, then says that the refund is made after one plea." in text
