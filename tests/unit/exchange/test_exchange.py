@@ -103,13 +103,13 @@ async def test_what_is_refused_goes_out_again_and_the_rounds_add_up(place: Place
         ("s1", "C1", 1, "invalid")
     ]
     assert "one.jsonl: line 1" in found.refused[0].place
-    assert "missing required field" in found.refused[0].error
+    assert found.refused[0].error == "is_correction is missing, but every field is required."
     assert (found.open, found.never_answered, found.judged.missing) == (2, 1, 2)
     assert [item.session_id for item in place.judged()] == ["s0"]
 
     again = place.asked(repairs)
     assert [item.number for item in again] == [2, 1]
-    assert "missing required field" in again[0].request.messages[-1].text
+    assert "is_correction is missing" in again[0].request.messages[-1].text
     two = place.write([plain(item.id, await lexical(item)) for item in again], "two.jsonl")
     last = place.take_in(one, two, questions=repairs, resume=True)
     assert (last.used, last.open, last.refused) == (2, 0, [])
