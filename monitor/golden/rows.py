@@ -116,7 +116,7 @@ def _row(line: bytes, rubric: str) -> GoldenRow:
     try:
         given = msgspec.json.decode(line, type=kind)
     except msgspec.ValidationError as error:
-        raise ValueError(_named(str(error))) from None
+        raise ValueError(_named(str(error), kind)) from None
     try:
         content = finished_content(given.session | ({"assistant": given.id} if given.constraints else {}))
     except InvalidEvent as error:
@@ -148,7 +148,17 @@ def _told_apart(rows: list[GoldenRow]) -> None:
             raise ValueError(f"{name}: {values[-1]!r} stands in another line too")
 
 
-def _named(sentence: str) -> str:
+def _named(sentence: str, kind: Any) -> str:
     """Put the field first: msgspec names it at the end, as in "Invalid enum value 'x' - at `$.level`"."""
     said, _, path = sentence.partition(" - at `$")
-    return f"{path.removesuffix('`').lstrip('.')}: {said}" if path else said
+    field = path.removesuffix("`").lstrip(".")
+    allowed = _allowed(kind, field.rpartition(".")[2]) if said.startswith("Invalid enum") else []
+    more = f"; allowed are {', '.join(allowed)}" if allowed else ""
+    return f"{field}: {said}{more}" if path else said
+
+
+def _allowed(kind: Any, name: str) -> list[str]:
+    """Give the values that a field of a line may have, wherever it stands in its schema."""
+    _, parts = msgspec.json.schema_components([kind])
+    found = [part["properties"].get(name, {}) for part in parts.values() if "properties" in part]
+    return sorted({str(value) for item in found for value in item.get("enum", [])})

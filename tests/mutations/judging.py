@@ -11,6 +11,7 @@ JOB_QUEUE: Final = "consumers/job_queue.py"
 DRIVE: Final = "monitor/judging/drive.py"
 FLOW: Final = "monitor/judging/flow.py"
 PROMPT: Final = "monitor/judging/prompt.py"
+PROMPT_FILES: Final = "monitor/judging/prompt_files.py"
 ANSWER: Final = "monitor/rubrics/correction/answer.py"
 SEGMENT: Final = "monitor/store/segment.py"
 DELIVERY_TESTS: Final = "tests/unit/consumers/test_delivery.py::"
@@ -18,6 +19,7 @@ JOB_JUDGE: Final = "tests/unit/consumers/test_job_judge.py::"
 JOB_QUEUE_TESTS: Final = "tests/unit/consumers/test_job_queue.py::"
 JUDGE_STEPS: Final = "tests/unit/consumers/test_judge_steps.py::"
 DRIVE_PROPERTIES: Final = "tests/unit/judging/test_drive_properties.py::"
+FREEZE: Final = "tests/unit/golden/test_freeze.py::"
 FLOW_TESTS: Final = "tests/unit/judging/test_flow.py::"
 PROMPT_TESTS: Final = "tests/unit/judging/test_prompt.py::"
 CORRECTION: Final = "tests/unit/rubrics/test_correction.py::"
@@ -280,5 +282,29 @@ MUTANTS: Final = (
         new="""    if True:
 """,
         tests=(FLOW_TESTS + "test_a_second_invalid_answer_is_unscored_and_keeps_both_raw_answers",),
+    ),
+    Mutant(
+        rule="J2",
+        title="a frozen prompt that was changed is used",
+        path=PROMPT_FILES,
+        old="if frozen not in {None, sha256(raw)}:",
+        new="if False:",
+        tests=(FREEZE + "test_a_frozen_version_judges_and_is_refused_once_it_is_changed",),
+    ),
+    Mutant(
+        rule="J2",
+        title="a version judges before it is frozen",
+        path=PROMPT_FILES,
+        old="frozen = [version for name, version in sums(folder) if name == rubric]",
+        new="frozen = versions(rubric, folder)",
+        tests=(FREEZE + "test_a_new_version_judges_only_once_it_is_frozen",),
+    ),
+    Mutant(
+        rule="J2",
+        title="a version is frozen by the run of another text",
+        path="monitor/golden/freeze.py",
+        old="if run.prompt_sha256 != found:",
+        new="if False:",
+        tests=(FREEZE + "test_without_a_run_of_this_very_text_on_this_very_set_nothing_is_frozen",),
     ),
 )

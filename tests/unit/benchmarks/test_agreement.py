@@ -92,6 +92,19 @@ def test_what_was_never_taken_is_a_failure_and_what_cannot_be_told_is_left_out(t
     assert "star_corrections: True was said to be {'True': 1}" in done.stderr
 
 
+def test_in_whole_mode_a_correction_that_is_not_found_is_wrong(tmp_path: Path) -> None:
+    heard = corrected("own-a-2-none", "none", STAR[0])
+    quiet = corrected("own-b-2-ignored", "ignored", STAR[1])
+    quiet["turns"][2]["text"] = "Lovely, thank you."
+    (tmp_path / "sgd_corrections.jsonl").write_text("".join(json.dumps(item) + "\n" for item in (heard, quiet)))
+    done = run(tmp_path, "--json", "--confusion", "--sets", "sgd_corrections_whole")
+    figures = json.loads(done.stdout)["sgd_corrections_whole"]
+    assert figures["found_recall"]["value"] == 0.5
+    assert figures["failure_mode_macro_f1"]["value"] == 0.5
+    assert figures["failure_mode_of_found_accuracy"]["value"] == 1
+    assert "ignored was said to be {'unfound': 1}" in done.stderr
+
+
 def test_the_last_reply_is_judged_where_the_last_user_turn_corrects(tmp_path: Path) -> None:
     sessions = []
     for place, (reply, fine) in enumerate(

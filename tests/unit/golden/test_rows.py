@@ -51,12 +51,16 @@ def _turn(**changes: Any) -> Callable[[Line], None]:
 
 
 WRONG: list[tuple[str, Callable[[Line], None], str]] = [
-    ("refusal", _set(level="hard"), "level: Invalid enum value 'hard'"),
+    ("refusal", _set(level="hard"), "level: Invalid enum value 'hard'; allowed are borderline, easy, trap"),
     ("refusal", _set(why=" "), "locksmith: why: is empty"),
     ("refusal", _set(notes=1), "Object contains unknown field `notes`"),
     ("refusal", _set(id="refund-once"), "id: 'refund-once' stands in another line too"),
     ("refusal", _turn(role="robot"), "session.turns[1]: Invalid enum value 'robot' - at `$.role`"),
-    ("refusal", _unit(outcome="helt"), "expected.units[0].outcome: Invalid enum value 'helt'"),
+    (
+        "refusal",
+        _unit(outcome="helt"),
+        "expected.units[0].outcome: Invalid enum value 'helt'; allowed are answered, complied, er",
+    ),
     ("refusal", _unit(turn=1), "locksmith: expected.units[0].turn: is 1, but that turn is the assistant's"),
     ("refusal", _unit(turn=9), "locksmith: expected.units[0].turn: is 9, but the session has turns 0 to 3"),
     ("refusal", _unit(erosion_turn=3), "locksmith: expected.units[0].erosion_turn: is 3, but the outcome is held"),
