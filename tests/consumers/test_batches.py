@@ -15,9 +15,10 @@ from consumers.health import Health
 from consumers.judge import METERS, serve
 from consumers.kafka import producer as make_producer
 from monitor.errors import ConfigError
-from monitor.judgement import Unscored, Usage, decode_judgement
+from monitor.judgement import Skipped, Unscored, Usage, decode_judgement
 from monitor.judging.batch_book import Claim, Opened
 from monitor.judging.prices import NUSD, price_of
+from monitor.judging.screen import audited
 from monitor.metrics import Meters
 from tests.consumers.judge_place import Place, job, until
 from tests.services import messages_api as api
@@ -96,6 +97,44 @@ async def test_a_restart_waits_for_the_batch_under_way_and_commits_when_it_is_ju
             assert judgement.session_id == "u" or judgement.cost_nusd == half // 12
             assert isinstance(result, Unscored)
             assert result.reason == "judge_refused"
+
+
+async def test_what_a_screen_passes_over_enters_no_batch(kafka: KafkaBroker, topic_prefix: str) -> None:
+    """The screen is asked live; those that its audit picks are judged by the batch, and stand for four each."""
+
+    def clear(_: api.Received) -> api.Reply:
+        return api.message('{"quote": "", "look": false}')
+
+    with api.MessagesApi(otherwise=clear) as server:
+        screen = {
+            "judge.screen.model": "anthropic:claude-haiku-5-5",
+            "judge.screen.api_key": api.API_KEY,
+            "judge.screen.base_url": server.base_url,
+            "judge.screen.audit_share": 0.25,
+        }
+        place = make_place(kafka, topic_prefix, server, **screen)
+        await place.create()
+        jobs = [job(f"r{number}") for number in range(16)]
+        drawn = {item.session_id for item in jobs if audited(item.job_id, 4)}
+        assert 0 < len(drawn) < 16
+        await place.write(jobs)
+        async with serving(place) as meters:
+            out = {"rubric": "correction", "kind": "skipped"}
+            value = meters.registry.get_sample_value
+            await until(lambda: value("backslide_judgements_total", out) == 16 - len(drawn))
+            await until(lambda: sum(map(len, server.batches.requests.values())) == len(drawn))
+            for batch in list(server.batches.requests):
+                server.batches.end(batch, refused)
+            await until(lambda: place.has_committed(16))
+            asked = {"provider": "anthropic", "model": "claude-haiku-5-5", "error_type": "none"}
+            assert value("backslide_judge_requests_total", asked) == 16 + len(drawn)
+        for record in await place.read("judgements"):
+            judgement = decode_judgement(record.value)
+            assert judgement.screen is not None
+            assert (judgement.screen.verdict, judgement.screen.probability) == ("clear", 0.25)
+            assert judgement.screen.audited == (judgement.session_id in drawn)
+            wanted = Unscored if judgement.screen.audited else Skipped
+            assert isinstance(judgement.result, wanted)
 
 
 async def test_a_shutdown_may_end_batches_and_they_are_asked_anew(kafka: KafkaBroker, topic_prefix: str) -> None:

@@ -13,6 +13,7 @@ FLOW: Final = "monitor/judging/flow.py"
 PROMPT: Final = "monitor/judging/prompt.py"
 PROMPT_FILES: Final = "monitor/judging/prompt_files.py"
 ANSWER: Final = "monitor/rubrics/correction/answer.py"
+SCREEN: Final = "monitor/judging/screen.py"
 SEGMENT: Final = "monitor/store/segment.py"
 DELIVERY_TESTS: Final = "tests/unit/consumers/test_delivery.py::"
 JOB_JUDGE: Final = "tests/unit/consumers/test_job_judge.py::"
@@ -24,6 +25,8 @@ FLOW_TESTS: Final = "tests/unit/judging/test_flow.py::"
 PROMPT_TESTS: Final = "tests/unit/judging/test_prompt.py::"
 CORRECTION: Final = "tests/unit/rubrics/test_correction.py::"
 RECORD: Final = "tests/unit/store/test_record.py::"
+SCREEN_TESTS: Final = "tests/unit/judging/test_screen.py::"
+SCREENING: Final = "tests/unit/consumers/test_screening.py::"
 
 MUTANTS: Final = (
     Mutant(
@@ -57,6 +60,42 @@ MUTANTS: Final = (
         old="Outcomes() if isinstance(result, Unscored) else rubric.outcomes(result)",
         new="rubric.outcomes(result)",
         tests=(JOB_JUDGE + "test_a_bug_leaves_one_session_unscored",),
+    ),
+    Mutant(
+        rule="J1",
+        title="a screen that fails passes sessions over",
+        path=SCREEN,
+        old='return _screening(answer, "failed", reason',
+        new='return _screening(answer, "clear", reason',
+        tests=(SCREENING + "test_a_screen_that_fails_lets_the_judge_look",),
+    ),
+    Mutant(
+        rule="J1",
+        title="an audited session stands for itself alone",
+        path=SCREEN,
+        old="found=outcomes.stage.found * screening.one_in,",
+        new="found=outcomes.stage.found,",
+        tests=(SCREENING + "test_one_that_is_audited_is_judged_and_stands_for_the_others",),
+    ),
+    Mutant(
+        rule="J1",
+        title="the audit picks the jobs that are repeated",
+        path=SCREEN,
+        old='person=b"screen"',
+        new='person=b"repeat"',
+        tests=(SCREEN_TESTS + "test_the_coin_is_fair_nested_and_apart_from_that_of_the_repeats",),
+    ),
+    Mutant(
+        rule="J3",
+        title="a screen that is down is done without",
+        path="consumers/job_judge.py",
+        old="""        if answer is None:
+            return None
+""",
+        new="""        if answer is None:
+            return await self._in_full(run)
+""",
+        tests=(SCREENING + "test_stop_gives_up_what_waits_for_the_screen",),
     ),
     Mutant(
         rule="J2",

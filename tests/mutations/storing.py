@@ -17,6 +17,7 @@ CONCURRENCY: Final = "tests/unit/store/test_concurrency.py::"
 INTERLEAVINGS: Final = "tests/unit/store/test_interleavings.py::"
 LEDGER_TESTS: Final = "tests/unit/store/test_ledger.py::"
 RECORD_TESTS: Final = "tests/unit/store/test_record.py::"
+SCREEN_TESTS: Final = "tests/unit/store/test_screen.py::"
 EXPORTER: Final = "tests/unit/test_exporter.py::"
 
 MUTANTS: Final = (
@@ -169,6 +170,22 @@ MUTANTS: Final = (
         old="oldest_pending=min(",
         new="oldest_pending=max(",
         tests=(EXPORTER + "test_r4_a_batch_that_comes_an_hour_late_breaks_nothing",),
+    ),
+    Mutant(
+        rule="R3",
+        title="sessions that a screen passed over are no stratum of their own",
+        path=LEDGER,
+        old='    if screen.verdict == "clear":',
+        new="    if False:",
+        tests=(SCREEN_TESTS + "test_an_audited_session_stands_for_those_that_were_passed_over",),
+    ),
+    Mutant(
+        rule="R3",
+        title="what a screen missed is counted once, not for those it stands for",
+        path=LEDGER,
+        old="weight16 * screen.one_in",
+        new="weight16",
+        tests=(SCREEN_TESTS + "test_what_the_screen_missed_is_told_from_what_it_saw",),
     ),
     Mutant(
         rule="R3",

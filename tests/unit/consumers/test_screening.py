@@ -69,7 +69,7 @@ class Full(LexicalJudge):
 class Bench:
     """A judge with a screen before it."""
 
-    def __init__(self, answer: str | Exception = CLEAR, *, one_in: int = 4, post: Any = None) -> None:
+    def __init__(self, answer: str | Exception = CLEAR, *, one_in: int = 4) -> None:
         settings = ScreenSettings(model="anthropic:cheap", audit_share=1 / one_in, retry_after_cap_s=1)
         self.screen, self.full, self.results = Screen(answer), Full(), Counter[tuple[str, str]]()
         self.family = 0
@@ -81,13 +81,13 @@ class Bench:
             on_same_family=self._same,
         )
         screener = Screener(Screens(settings, {}), self.asker, lambda *what: self.results.update([what]))
-        self.judge = JobJudge(JudgeSettings(), self.full, screener=screener, post=post)
+        self.judge = JobJudge(JudgeSettings(), self.full, screener=screener)
 
     def _same(self) -> None:
         self.family += 1
 
-    async def judged(self, of: Job, *, deferred: bool = False) -> Judgement:
-        found = await asyncio.wait_for(self.judge.judge(of, deferred=deferred), 10)
+    async def judged(self, of: Job) -> Judgement:
+        found = await asyncio.wait_for(self.judge.judge(of), 10)
         assert found is not None
         return found
 
@@ -200,33 +200,6 @@ async def test_a_repeat_is_judged_in_full_and_not_due_where_the_judge_was_not_as
     assert not repeatable(await bench.judged(drawn(4, yes=False)))
     assert repeatable(await bench.judged(drawn(4, yes=True)))
     assert not repeatable(msgspec.structs.replace(again, result=Unscored(reason="timeout")))
-
-
-class Post:
-    """Takes deferred questions and gives each a refusal."""
-
-    trouble = None
-
-    def __init__(self) -> None:
-        self.taken: list[str] = []
-
-
-async def test_a_deferred_job_is_screened_live_and_enters_no_batch_when_it_is_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    post = Post()
-
-    async def answered(run: Any, to: Post) -> bool:
-        to.taken.append(run.job.job_id)
-        return False  # as when the process stops: the batch goes on
-
-    monkeypatch.setattr("consumers.job_judge.answered", answered)
-    bench = Bench(post=post)
-    out, audit = drawn(4, yes=False), drawn(4, yes=True)
-    assert (await bench.judged(out, deferred=True)).result == Skipped(reason="screened_out")
-    assert post.taken == []
-    assert await bench.judge.judge(audit, deferred=True) is None
-    assert post.taken == [audit.job_id]
 
 
 async def test_a_screen_of_the_assistants_own_family_is_counted() -> None:
