@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from monitor.assembly.closed_segment import ClosedSegment, known_at, late_target
+from monitor.assembly.memory import ClosedSegments
 from monitor.assembly.open_session import NEVER, AssemblyPolicy, Key, OpenSession
 from monitor.assembly.ordered import OrderedQueue
 from monitor.assembly.outputs import (
@@ -28,7 +29,7 @@ from monitor.assembly.outputs import (
 )
 from monitor.assembly.waiting import WaitingEvent, WaitingEvents
 from monitor.events import Event, SessionEvent, Tick, Turn, event_type
-from monitor.session import Addendum, CloseReason, EventIds, FinishedRecord, SessionRecord, decode_content
+from monitor.session import Addendum, CloseReason, FinishedRecord, SessionRecord
 
 FOREVER: Final = 2**63
 
@@ -53,9 +54,7 @@ class SessionAssembler:
         self._waiting = WaitingEvents()
         self._deadlines: list[tuple[int, int, OpenSession]] = []
         self._tie = count()
-        self._closed: dict[Key, list[ClosedSegment]] = {}
-        self._memory: OrderedQueue[tuple[Key, ClosedSegment]] = OrderedQueue()
-        self._copies: OrderedQueue[ClosedSegment] = OrderedQueue()
+        self._closed = ClosedSegments(policy)
         self._behind_gap = False
         self._truncated_until = truncated_until
         # Lower bounds, so that most events cost a comparison: nothing is due up to this stream time, and nothing
@@ -92,9 +91,7 @@ class SessionAssembler:
 
         Positions must not go back from call to call.
         """
-        while self._copies and not self._needed(self._copies.first[1], committed):
-            self._copies.pop()
-        return self._copies.first[0] if self._copies else None
+        return self._closed.read_back_bound(committed)
 
     def knows(self, tenant: str, session_id: str) -> bool:
         """Whether a session of this key is open, or events wait for its first turn."""
@@ -113,7 +110,7 @@ class SessionAssembler:
 
     def acknowledge(self, finished: Finished, offset: int) -> None:
         """Note where in the sessions topic a finished segment was written."""
-        self._copies.push(offset, finished.closed)
+        self._closed.written(finished.closed, offset)
 
     def restore(self, record: FinishedRecord, offset: int) -> None:
         """Take in a record that was read back from the sessions topic, in its order, before the replay (A5).
@@ -121,44 +118,10 @@ class SessionAssembler:
         Several copies of one segment count as their union. Addenda count too: a duplicate of a late event must
         not get into a later segment. Raises `msgspec.DecodeError` on a broken record.
         """
-        if isinstance(record, SessionRecord):
-            self._restore_segment(record, offset)
-        else:
-            self._restore_addendum(record)
-
-    def _restore_addendum(self, addendum: Addendum) -> None:
-        for closed in self._closed.get((addendum.tenant, addendum.session_id), ()):
-            if closed.segment == addendum.segment and closed.last < addendum.offset:
-                event_id = msgspec.json.decode(addendum.event, type=EventIds).event_id
-                closed.note_late(event_id, addendum.offset)
-
-    def _restore_segment(self, record: SessionRecord, offset: int) -> None:
-        content = decode_content(record.content)
-        ids = [*(msgspec.json.decode(raw, type=EventIds) for raw in content.events), *record.omitted]
-        key = (content.tenant, content.session_id)
-        span = record.span
-        # A duplicate that came after its segment was forgotten opens another one under the same id: no copy.
-        closed = next(
-            (
-                other
-                for other in self._closed.get(key, ())
-                if other.segment == content.segment and other.first <= span.last and span.first <= other.last
-            ),
-            None,
-        )
-        if closed is None:
-            closed = ClosedSegment(content.segment, span.first, span.last, span.closed_at, (), ())
-            self._remember(key, closed)
-        closed.first = min(closed.first, span.first)
-        closed.last = max(closed.last, span.last)
-        closed.closed_at = max(closed.closed_at, span.closed_at)
-        closed.take_in(
-            (item.event_id for item in ids),
-            (item.turn_id for item in ids if item.type == "turn" and item.turn_id),
-        )
-        # A stopped worker's copies may lie between another's; who is the latest must not depend on that.
-        self._closed[key].sort(key=lambda other: other.last)
-        self._copies.push(offset, closed)
+        if not isinstance(record, SessionRecord):
+            self._closed.restore_addendum(record)
+        elif (closed := self._closed.restore(record, offset)) is not None:
+            self._remembered(closed)
 
     def skip(self, offset: int, size: int) -> None:
         """Pass a record of `size` bytes that is not an event of this partition."""
@@ -211,8 +174,9 @@ class SessionAssembler:
         self._give_up_waiting(now, offset, outputs)
         self._close_due(now, outputs)
         self._forget(now, offset)
+        closed = self._closed.oldest
         deadline = self._deadlines[0][0] if self._deadlines else FOREVER
-        forgotten_at = self._memory.first[0] if self._memory else FOREVER
+        forgotten_at = closed[0] if closed else FOREVER
         oldest = self._waiting.oldest
         given_up_at = oldest.arrived + self._policy.grace if oldest else FOREVER
         self._quiet_until = min(deadline, forgotten_at, given_up_at)
@@ -255,8 +219,7 @@ class SessionAssembler:
             self._pin(oldest.first, oldest.log_bytes)
         if waiting:
             self._pin(waiting.offset, waiting.log_bytes)
-        if self._memory:
-            self._pin(self._memory.first[1][1].last)
+        self._pin_memory()
 
     def _pin(self, offset: int, log_bytes: int | None = None) -> None:
         """Note that something hangs on a place in the log: so far behind it `_unpin` has to look."""
@@ -277,44 +240,24 @@ class SessionAssembler:
             reason = "truncated"
         segment, record = session.finish(self._partition, reason, now)
         closed = ClosedSegment(segment, session.first, session.last, now, session.event_ids, session.turn_ids)
-        self._remember(session.key, closed)
+        self._closed.remember(session.key, closed)
+        self._remembered(closed)
         outputs.append(Finished(session.key, record, reason, len(session.turns), closed))
         session.release()
 
     # -- memory of closed segments -------------------------------------------------------------------------
 
-    def _remember(self, key: Key, closed: ClosedSegment) -> None:
-        self._closed.setdefault(key, []).append(closed)
-        forgotten_at = closed.closed_at + self._policy.memory
-        self._memory.push(forgotten_at, (key, closed))
+    def _remembered(self, closed: ClosedSegment) -> None:
         self._pin(closed.last)
-        self._quiet_until = min(self._quiet_until, forgotten_at)
+        self._quiet_until = min(self._quiet_until, closed.closed_at + self._policy.memory)
 
     def _forget(self, now: int, offset: int) -> None:
-        # In the order of closing, so that a replay forgets at the same offset whatever it has read back.
-        while self._memory and (self._memory.first[0] < now or self._is_far(self._memory.first[1][1], offset)):
-            key, closed = self._memory.pop()
-            until = closed.closed_at + self._policy.memory
-            if until >= now and not self._is_far(closed, offset):  # another copy was read back, which closed later
-                self._memory.push(until, (key, closed))
-                continue
-            kept = [other for other in self._closed[key] if other is not closed]
-            if kept:
-                self._closed[key] = kept
-            else:
-                del self._closed[key]
-        if self._memory:
-            self._pin(self._memory.first[1][1].last)
+        self._closed.forget(now, offset)
+        self._pin_memory()
 
-    def _is_far(self, closed: ClosedSegment, offset: int) -> bool:
-        return offset - closed.last >= self._policy.max_pinned
-
-    def _needed(self, closed: ClosedSegment, committed: SafePosition) -> bool:
-        # Remembered at the time of the position, not now: the replay starts with that stream time. A segment that
-        # reaches behind the position closed no earlier than that, so it is among them. By records: a segment
-        # closes within max_pinned of its first event, and is forgotten max_pinned behind that at the latest.
-        recent = committed.offset - closed.last < 2 * self._policy.max_pinned
-        return recent and closed.closed_at + self._policy.memory >= (committed.stream_time or 0)
+    def _pin_memory(self) -> None:
+        if (oldest := self._closed.oldest) is not None:
+            self._pin(oldest[1].last)
 
     # -- applying ------------------------------------------------------------------------------------------
 
@@ -322,7 +265,7 @@ class SessionAssembler:
         self, event: SessionEvent, raw: bytes, offset: int, time: int, before: int | None, outputs: list[Output]
     ) -> None:
         key = (event.tenant, event.session_id)
-        closed = self._closed.get(key, ())
+        closed = self._closed.of(key)
         session = self._open.get(key)
         if any(segment.is_out(event.event_id, offset) for segment in closed):
             return
@@ -334,7 +277,7 @@ class SessionAssembler:
         # What does not go into the open session can't be a reason to split it.
         if target is None and session is not None and self._must_split(session, event, raw, time, outputs):
             session = None
-            closed = self._closed.get(key, ())
+            closed = self._closed.of(key)
             target = late_target(event, offset, session, closed)
         if target is not None:
             self._late(event, raw, offset, target, outputs)

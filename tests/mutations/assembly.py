@@ -9,6 +9,7 @@ from tests.mutations.mutant import Mutant
 ASSEMBLER: Final = "monitor/assembly/assembler.py"
 OPEN: Final = "monitor/assembly/open_session.py"
 CLOSED: Final = "monitor/assembly/closed_segment.py"
+MEMORY: Final = "monitor/assembly/memory.py"
 PROCESS: Final = "consumers/assemble.py"
 PARTITION: Final = "consumers/partition.py"
 OUTBOX: Final = "consumers/outbox.py"
@@ -167,7 +168,7 @@ CLOSE: Final = (
     Mutant(
         rule="A3",
         title="a closed segment is remembered whatever the number of records since",
-        path=ASSEMBLER,
+        path=MEMORY,
         old="return offset - closed.last >= self._policy.max_pinned",
         new="return False",
         tests=(LIMITS + "test_a3_a_closed_session_is_remembered_for_max_pinned_records_at_most",),
@@ -175,9 +176,9 @@ CLOSE: Final = (
     Mutant(
         rule="A2",
         title="closed segments are remembered for ever",
-        path=ASSEMBLER,
-        old="while self._memory and (self._memory.first[0] < now or",
-        new="while self._memory and (False or",
+        path=MEMORY,
+        old="while self._order and (self._order.first[0] < now or",
+        new="while self._order and (False or",
         tests=(CLOSING + "test_a2_memory_of_closed_sessions_runs_on_the_same_clock",),
     ),
     Mutant(
@@ -309,24 +310,24 @@ POSITION: Final = (
     Mutant(
         rule="A4",
         title="the bound is that of segments behind the position, not of remembered ones",
-        path=ASSEMBLER,
+        path=MEMORY,
         old="return recent and closed.closed_at + self._policy.memory >= (committed.stream_time or 0)",
         new="return closed.last >= committed.offset",
         tests=(READ_BACK + "test_a4_the_bound_includes_what_was_still_remembered_at_the_position",),
     ),
     Mutant(
         rule="A4",
-        title="the bound asks what is remembered now, not at the position",
-        path=ASSEMBLER,
-        old="self._policy.memory >= (committed.stream_time or 0)",
-        new="self._policy.memory >= (self._stream_time or 0)",
-        tests=(READ_BACK + "test_a4_the_bound_includes_what_was_still_remembered_at_the_position",),
+        title="the bound leaves out what closed before the position",
+        path=MEMORY,
+        old="recent and closed.closed_at + self._policy.memory >=",
+        new="recent and closed.closed_at >=",
+        tests=(READ_BACK + "test_a4_the_bound_passes_what_is_forgotten",),
     ),
     Mutant(
         rule="A4",
         title="the bound leaves out copies that were read back",
-        path=ASSEMBLER,
-        old="        self._copies.push(offset, closed)\n",
+        path=MEMORY,
+        old="        self.written(closed, offset)\n",
         new="",
         tests=(READ_BACK + "test_a4_the_bound_counts_every_copy",),
     ),
@@ -352,7 +353,7 @@ RESTORE: Final = (
     Mutant(
         rule="A5",
         title="addenda aren't restored",
-        path=ASSEMBLER,
+        path=MEMORY,
         old="closed.note_late(event_id, addendum.offset)",
         new="pass",
         tests=(READ_BACK + "test_a5_an_addendum_read_back_keeps_its_duplicate_out_of_the_next_segment",),
@@ -360,7 +361,7 @@ RESTORE: Final = (
     Mutant(
         rule="A5",
         title="the span of copies is that of the last one",
-        path=ASSEMBLER,
+        path=MEMORY,
         old="closed.last = max(closed.last, span.last)",
         new="closed.last = span.last",
         tests=(READ_BACK + "test_a5_copies_of_a_segment_count_as_their_union",),
@@ -368,7 +369,7 @@ RESTORE: Final = (
     Mutant(
         rule="A5",
         title="the span of copies begins with the last one",
-        path=ASSEMBLER,
+        path=MEMORY,
         old="closed.first = min(closed.first, span.first)",
         new="closed.first = span.first",
         tests=(READ_BACK + "test_a5_the_union_of_copies_begins_with_the_first_of_them",),
@@ -392,7 +393,7 @@ RESTORE: Final = (
     Mutant(
         rule="A5",
         title="copies are forgotten by the clock of the first one",
-        path=ASSEMBLER,
+        path=MEMORY,
         old="closed.closed_at = max(closed.closed_at, span.closed_at)",
         new="pass",
         tests=(READ_BACK + "test_a5_a_union_is_remembered_as_long_as_the_copy_that_closed_last",),
@@ -400,7 +401,7 @@ RESTORE: Final = (
     Mutant(
         rule="A5",
         title="segments of one id far apart are taken for copies",
-        path=ASSEMBLER,
+        path=MEMORY,
         old="other.segment == content.segment and other.first <= span.last and span.first <= other.last",
         new="other.segment == content.segment",
         tests=(READ_BACK + "test_a5_segments_of_one_id_far_apart_are_no_copies",),
@@ -408,8 +409,8 @@ RESTORE: Final = (
     Mutant(
         rule="A5",
         title="the latest segment is the one read back last",
-        path=ASSEMBLER,
-        old="        self._closed[key].sort(key=lambda other: other.last)\n",
+        path=MEMORY,
+        old="        self._by_key[key].sort(key=lambda other: other.last)\n",
         new="",
         tests=(READ_BACK + "test_a5_copies_out_of_order_leave_the_latest_segment_the_latest",),
     ),
@@ -697,7 +698,7 @@ SENDING: Final = (
     Mutant(
         rule="J5",
         title="the ids of a stub are not restored",
-        path=ASSEMBLER,
+        path=MEMORY,
         old="for raw in content.events), *record.omitted]",
         new="for raw in content.events)]",
         tests=(STEPS + "test_j5_an_over_size_session_is_a_stub_whatever_step_a_crash_comes_behind",),
