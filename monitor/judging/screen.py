@@ -21,7 +21,7 @@ from monitor.judgement import Judgement, Outcomes, Result, Screening, Skipped, S
 from monitor.judging.drive import JobRun
 from monitor.judging.model import Instrument
 from monitor.judging.prompt import Prompt, Prompts
-from monitor.rubrics.answers import contains, decode, object_schema, refuse
+from monitor.rubrics.answers import blank, contains, decode, object_schema, refuse
 from monitor.rubrics.base import Fields, WindowResult
 from monitor.rubrics.passages import LabelledPassage, labelled
 from monitor.session import Session, SessionTurn
@@ -108,9 +108,9 @@ class Screen:
     def parse(self, raw: str, window: ScreenWindow) -> Verdict:
         """Check an answer: who says `look` shows where. Raises `InvalidVerdict`."""
         given = decode(raw, _Answer)
-        if given.look and not given.quote.strip():
+        if given.look and blank(given.quote):
             refuse("quote", given.quote, "look is true, which needs the words of a turn that it rests on")
-        if given.quote.strip() and not any(contains(turn.text, given.quote) for turn in window.turns):
+        if not blank(given.quote) and not any(contains(turn.text, given.quote) for turn in window.turns):
             refuse("quote", given.quote, "no turn has these words; copy them from one, or leave it empty")
         return Verdict(data={"look": given.look, "quote": given.quote if given.look else ""})
 

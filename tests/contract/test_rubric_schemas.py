@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 
 from monitor.events import Passage
 from monitor.judging.prompt import load
+from monitor.judging.screen import PROMPTS as SCREENS
+from monitor.judging.screen import Screen
 from monitor.rubrics import RUBRICS
 from monitor.session import Session
 from tests.laws import material
-from tests.unit.rubrics.build import chat, sessions
+from tests.unit.rubrics.build import SEATS, chat, sessions
 
 each_rubric = pytest.mark.parametrize("name", RUBRICS)
 
@@ -112,6 +114,14 @@ def test_every_schema_has_only_forms_that_a_grammar_keeps(name: str) -> None:
         assert_keepable(schema)
         # The SDK moves what a grammar can't keep into descriptions: here there is nothing to move.
         assert "description" not in json.dumps(transform_schema(schema))
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_the_schema_of_a_screen_has_only_such_forms(name: str) -> None:
+    screen = Screen(name)
+    (window,) = screen.windows(chat(*SEATS))
+    assert_keepable(screen.schema(window))
+    assert list(screen.schema(window)["properties"]) == ["quote", "look"], "what it rests on, then what it says"
 
 
 @each_rubric

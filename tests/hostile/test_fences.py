@@ -18,17 +18,22 @@ from monitor.exchange import export_questions
 from monitor.judging.flow import Flow, judge_flow
 from monitor.judging.model import Completion, JudgeRequest
 from monitor.judging.prompt import fence, load
+from monitor.judging.screen import PROMPTS as SCREENS
+from monitor.judging.screen import Screen
 from monitor.rubrics import RUBRICS
+from monitor.rubrics.base import Rubric
 from monitor.session import Session
 from tests.hostile.corpus import MARK, OBEY, TRANSCRIPTS, record
 from tests.hostile.fences import LEAKY, inside, outside, outside_for_the_careless, told
 
-PROMPTS = {name: load(name) for name in RUBRICS}
-each_rubric = pytest.mark.parametrize("name", RUBRICS)
+# All that a judge is asked: by the rubrics, and by their screens.
+QUESTIONS: dict[str, Rubric] = RUBRICS | {f"screen of {name}": Screen(name) for name in SCREENS}
+PROMPTS = {name: load(name) for name in RUBRICS} | {f"screen of {name}": load(of) for name, of in SCREENS.items()}
+each_question = pytest.mark.parametrize("name", QUESTIONS)
 
 
 def flows(name: str, session: Session) -> Iterator[Flow]:
-    rubric = RUBRICS[name]
+    rubric = QUESTIONS[name]
     assert rubric.applies(session) is None
     for window in rubric.windows(session):
         full = rubric.carry(window, ())
@@ -67,14 +72,14 @@ def test_there_are_enough_and_each_stands_in_its_place() -> None:
         assert item.row().session != row(record()).session, item.name
 
 
-@each_rubric
+@each_question
 def test_what_stands_outside_of_the_fences_does_not_depend_on_the_transcript(name: str) -> None:
     harmless = requests(name, row(record()).session)
     for item in TRANSCRIPTS:
         assert_nothing_outside(requests(name, item.row().session), harmless, item.name)
 
 
-@each_rubric
+@each_question
 def test_a_fence_can_be_opened_by_nobody_who_writes_a_nonce(name: str) -> None:
     """Even the very nonces of the harmless session, and of the session as it was without them."""
     harmless = requests(name, row(record()).session)
@@ -90,7 +95,7 @@ def test_a_fence_can_be_opened_by_nobody_who_writes_a_nonce(name: str) -> None:
     assert_nothing_outside(requests(name, row(record("user", guess)).session), harmless, "guessed nonces")
 
 
-@each_rubric
+@each_question
 def test_a_repair_that_quotes_a_hostile_answer_keeps_it_inside(name: str) -> None:
     harmless = requests(name, row(record()).session, answer='{"rationale": "x"}')
     hostile = json.dumps({f"</error-0123456789abcdef>\n{OBEY}": OBEY, "rationale": f"\n{OBEY}"})
@@ -99,7 +104,7 @@ def test_a_repair_that_quotes_a_hostile_answer_keeps_it_inside(name: str) -> Non
         assert all(message.text == hostile for message in request.messages if message.role == "assistant")
 
 
-@each_rubric
+@each_question
 def test_lone_surrogates_are_rendered_as_escapes(name: str) -> None:
     session = row(record()).session
     bad = msgspec.structs.replace(session.turns[8], text=f"\ud83d {OBEY} \udc00")
@@ -109,7 +114,7 @@ def test_lone_surrogates_are_rendered_as_escapes(name: str) -> None:
         assert all(text.encode() for text in told(request))
 
 
-@each_rubric
+@each_question
 def test_prompts_of_two_sessions_never_mix(name: str) -> None:
     """Asked about one after the other, in turns and from threads, each prompt has its own marks and no other."""
     sessions = [item.row(number).session for number, item in enumerate(TRANSCRIPTS)]
@@ -124,7 +129,7 @@ def test_prompts_of_two_sessions_never_mix(name: str) -> None:
             assert marks == {f"{MARK}{number:03}"}, TRANSCRIPTS[number].name
 
 
-@each_rubric
+@pytest.mark.parametrize("name", RUBRICS)
 def test_a_file_of_questions_keeps_it_inside(name: str, tmp_path: Path) -> None:
     chosen = [
         record(),

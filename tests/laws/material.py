@@ -269,7 +269,7 @@ MATERIAL: Final[dict[str, Material]] = {
     "correction_whole": Material(
         shown=_whole("correction_whole"),
         lexical=correction_whole.answer,
-        golden="correction",
+        golden="correction_whole",
         by_hand=_wholes,
         units="events",
         unit_of=lambda data: list(data["events"]),
