@@ -125,6 +125,7 @@ async def test_an_answer_is_repaired_once_by_the_flow_of_every_judge_and_kept_wi
     ("answer", "wrong"),
     [
         ('{"quote": "", "look": true}', "look is true"),
+        ('{"quote": "\\u200b", "look": true}', "look is true"),
         ('{"quote": "Wednesday", "look": false}', "no turn has these words"),
         ('{"quote": "Friday"}', "look"),
         ('{"quote": "Friday", "look": true, "score": 1}', "score"),
