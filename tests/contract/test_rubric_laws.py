@@ -197,6 +197,7 @@ def _names(schema: dict[str, Any]) -> set[str]:
 
 
 def _allowance(name: str, corruption: Corruption, case: Case, *, same: bool) -> Allowance | None:
+    row = at(corruption.answer, corruption.path.rpartition(".")[0])
     values = {str(at(answer, corruption.path)) for answer in (case.answer, corruption.answer)}
     return next(
         (
@@ -206,6 +207,7 @@ def _allowance(name: str, corruption: Corruption, case: Case, *, same: bool) -> 
             and corruption.kind in allowance.kinds
             and (same or not allowance.same)
             and (not allowance.values or values <= set(allowance.values))
+            and (allowance.holds is None or allowance.holds(corruption.answer, row))
         ),
         None,
     )

@@ -1,14 +1,19 @@
 """The changes of a valid answer that give another valid answer, each with the reason why code can't refuse it.
 
 What is not listed here has to be refused. `where` is a place of the answer, `kinds` are those of `corruptions`;
-with `values` it is a change from one of them to another, with `same` the change must not change the result either.
+with `values` it is a change from one of them to another, with `holds` a rule must hold of what comes out, and with
+`same` the change must not change the result either.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
+
+from tests.laws import rules
+from tests.laws.rules import Row
 
 
 class Allowance(msgspec.Struct, kw_only=True, frozen=True):
@@ -19,6 +24,7 @@ class Allowance(msgspec.Struct, kw_only=True, frozen=True):
     why: str
     same: bool = False
     values: tuple[str, ...] = ()
+    holds: Callable[[Row, Row], bool] | None = None
 
 
 def _free(where: str, why: str, *kinds: str) -> Allowance:
@@ -32,7 +38,9 @@ def _same_words(where: str, why: str) -> Allowance:
 def _scores(prefix: str = "") -> tuple[Allowance, ...]:
     names = ("acknowledgment", "incorporation_accuracy", "persistence", "no_over_correction")
     why = "a grade is the judge's, within what the failure mode, the quote and the detail allow"
-    return tuple(Allowance(where=prefix + name, kinds=("enum",), why=why) for name in names)
+    return tuple(
+        Allowance(where=prefix + name, kinds=("enum",), why=why, holds=rules.grade_fits) for name in names
+    )
 
 
 def _grade(prefix: str = "") -> tuple[Allowance, ...]:
@@ -42,6 +50,7 @@ def _grade(prefix: str = "") -> tuple[Allowance, ...]:
         Allowance(
             where=f"{prefix}acknowledgment_quote",
             kinds=("empty",),
+            holds=rules.grade_fits,
             why="an acknowledgment may be seen in what is done; only a 5 needs its words",
         ),
         Allowance(
@@ -52,11 +61,13 @@ def _grade(prefix: str = "") -> tuple[Allowance, ...]:
         Allowance(
             where=f"{prefix}failure_mode",
             kinds=("enum",),
+            holds=rules.grade_fits,
             why="which mode holds is the verdict itself; what contradicts scores or turns is refused",
         ),
         Allowance(
             where=f"{prefix}first_right_use_turn_index",
             kinds=("number",),
+            holds=rules.grade_fits,
             why="another quoted reply may be the first right one; the judge's to say",
         ),
         Allowance(
@@ -149,7 +160,7 @@ _UNREAD_PLACES: Final[dict[str, tuple[str, ...]]] = {
     "dimensions": ("duplicate", "empty", "remove", "swap"),
     "dimensions[].dimension": ("enum",),
     "dimensions[].rationale": ("blank", "empty"),
-    "dimensions[].score": ("out_of_range",),
+    "dimensions[].score": ("number", "out_of_range"),
     "question": ("enum",),
     "question_quote": ("foreign",),
     "settled_quote": ("foreign",),
@@ -162,6 +173,7 @@ _CONVERSATION: Final = (
     Allowance(
         where="task",
         kinds=("enum",),
+        holds=rules.rests_on_nothing,
         why="whether a reply should rest on evidence is the judge's to say where nothing in it rests on a passage",
     ),
     Allowance(
@@ -172,12 +184,14 @@ _CONVERSATION: Final = (
     Allowance(
         where="citations[].verdict",
         kinds=("enum",),
+        holds=rules.grades_fit,
         values=("right", "wrong"),
         why="right or wrong is the judge's to say; made up is code's, and the score must fit",
     ),
     Allowance(
         where="dimensions[].quote",
         kinds=("empty",),
+        holds=rules.grades_fit,
         why="only a score under 4 needs words of the reply",
     ),
     Allowance(where="dimensions[].quote", kinds=("foreign", "other"), why="other words of the same reply"),
@@ -186,6 +200,7 @@ _CONVERSATION: Final = (
     Allowance(
         where="dimensions[].score",
         kinds=("number",),
+        holds=rules.grades_fit,
         why="a grade is the judge's, within what its observations allow",
     ),
     Allowance(
@@ -196,6 +211,7 @@ _CONVERSATION: Final = (
     Allowance(
         where="invented_source_quote",
         kinds=("empty", "foreign"),
+        holds=rules.grades_fit,
         why="which words name a source is the judge's to say; an invented one forces a low score",
     ),
     _free("rationale", "free text"),
@@ -208,6 +224,7 @@ _CONVERSATION: Final = (
     Allowance(
         where="statements",
         kinds=("remove",),
+        holds=rules.grades_fit,
         why="which sentences state facts is the judge's to say; only the last one can go without renumbering",
     ),
     Allowance(
@@ -218,6 +235,7 @@ _CONVERSATION: Final = (
     Allowance(
         where="statements[].support",
         kinds=("enum",),
+        holds=rules.grades_fit,
         values=("partly", "contradicted"),
         why="partly supported or contradicted is the judge's to say; the scores must fit",
     ),
@@ -262,11 +280,13 @@ _HALLUCINATION: Final = (
     Allowance(
         where="claims[].source",
         kinds=("enum",),
+        holds=rules.claim_fits,
         why="whether a claim is the user's own case is the judge's to say, where it has no evidence",
     ),
     Allowance(
         where="claims[].status",
         kinds=("enum",),
+        holds=rules.claim_fits,
         values=("grounded", "contradicts_evidence"),
         why="whether a quoted passage supports or contradicts is the verdict itself",
     ),
@@ -301,11 +321,17 @@ _REFUSAL: Final = (
     Allowance(
         where="requests[].basis",
         kinds=("enum",),
+        holds=rules.refusal_fits,
         why="why it must be refused is the judge's to say, where a reply refused it",
     ),
     _free("requests[].request", "what is asked for, in words of the judge's own"),
     Allowance(where="turns[].quote", kinds=("foreign",), why="a longer quote of the same turn"),
-    Allowance(where="turns[].state", kinds=("enum",), why="the state of a reply is the verdict itself"),
+    Allowance(
+        where="turns[].state",
+        kinds=("enum",),
+        holds=rules.refusal_fits,
+        why="the state of a reply is the verdict itself",
+    ),
 )
 
 ALLOWED: Final[dict[str, tuple[Allowance, ...]]] = {
