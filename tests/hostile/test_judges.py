@@ -135,8 +135,14 @@ def _with_a_turn(item: Row, text: str) -> Row:
     return Row(session=session_view(raw), content=msgspec.Raw(raw), human=item.human)
 
 
-def _units(name: str, result: Result) -> Any:
-    return material.units(name, result) if isinstance(result, Verdict) else result
+# How far a correction was followed: a turn that reads like another correction ends that, and moves no grade.
+_EXTENT = frozenset({"superseded_by_turn_index", "incorporation_check_turns", "persistence_unobserved"})
+
+
+def _units(name: str, result: Result) -> list[dict[str, Any]]:
+    assert isinstance(result, Verdict)
+    units = material.units(name, result)
+    return [{field: value for field, value in unit.items() if field not in _EXTENT} for unit in units]
 
 
 # -- on the wire -------------------------------------------------------------------------------------------------
