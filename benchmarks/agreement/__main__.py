@@ -54,7 +54,10 @@ async def _measure(
     options: argparse.Namespace, sets: Mapping[str, LabelledSet], records: Mapping[str, list[Record]]
 ) -> Result:
     results: Result = {}
-    settings = load(overrides={"judge.model": options.judge} | conversation.SETTINGS)
+    settings = load(overrides=conversation.SETTINGS)
+    # The command line wins over the environment, which wins over `overrides`.
+    judge = settings.judge.model_copy(update={"model": options.judge})
+    settings = settings.model_copy(update={"judge": judge})
     answers = _answers(options.answers) if options.answers else None
     for name, labelled in sets.items():
         rows = [row(record, line) for line, record in enumerate(records[name])]
