@@ -259,6 +259,16 @@ def test_a_request_that_no_reply_deals_with_is_refused() -> None:
     assert "no reply" in said
 
 
+def test_more_requests_than_are_reported_are_refused() -> None:
+    many = [request_with(request_id=f"R{number}")[0] for number in range(1, 10)]
+    assert refused(told("full", "full", "full", requests=many)).startswith("requests is 9, but at most 8")
+
+
+def test_a_reply_deals_with_no_request_that_is_asked_later() -> None:
+    said = refused(told("full", "full", "full", requests=request_with(turn_index=2, quote="an emergency")))
+    assert said.startswith("turns[0].turn_index is 1, but R1 is first asked later")
+
+
 @pytest.mark.parametrize("basis", ["assistant", "none"])
 def test_without_a_refusal_only_the_policy_is_a_reason(basis: str) -> None:
     said = refused(told("none", "none", "none", basis=basis, pushes=[]))
