@@ -24,7 +24,7 @@ from benchmarks.agreement.rows import Row, row
 from benchmarks.agreement.sets import LabelledSet, Record, Unit, measured
 from monitor.agreement import Estimate, confusion
 from monitor.config import load
-from monitor.judgement import Judgement, decode_judgement
+from monitor.judgement import Judgement, Unscored, decode_judgement
 from monitor.offline_judge import OfflineJudge, checked_judge
 from monitor.rubrics import configured
 from monitor.settings import Settings
@@ -66,6 +66,7 @@ async def _measure(
             if answers is not None
             else await _judge(settings, labelled.rubric, rows)
         )
+        _tell_unscored(name, judgements)
         units = [
             unit
             for item, judgement in zip(rows, judgements, strict=True)
@@ -104,6 +105,15 @@ def _write(folder: Path, records: Mapping[str, list[Record]]) -> None:
     for name, sessions in records.items():
         lines = "".join(json.dumps(session) + "\n" for session in sessions)
         (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+
+
+def _tell_unscored(name: str, judgements: Iterable[Judgement | None]) -> None:
+    failed = [item.result for item in judgements if item is not None and isinstance(item.result, Unscored)]
+    if failed:
+        print(
+            f"{name}: {len(failed)} sessions unscored, first: {failed[0].reason}, {failed[0].note}",
+            file=sys.stderr,
+        )
 
 
 def _tell_missed(results: Result, sets: Iterable[LabelledSet]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -50,13 +51,15 @@ def _statements(given: ConversationAnswer, window: ConversationWindow) -> None:
 
 
 def _parts(field: str, statement: Statement) -> None:
-    seen: set[str] = set()
+    told = Counter[str]()
     for place, part in enumerate(statement.unsupported_parts):
         if not contains(statement.quote, part):
             refuse(f"{field}.unsupported_parts[{place}]", part, "the statement's quote doesn't have these words")
-        if plain(part) in seen:
+        words = plain(part)
+        told[words] += 1
+        # Each time that the words stand in the quote they may be told: their share of it is computed.
+        if told[words] > max(1, plain(statement.quote).count(words)):
             refuse(f"{field}.unsupported_parts[{place}]", part, "that part is there already")
-        seen.add(plain(part))
     if (statement.support == "supported") == bool(statement.unsupported_parts):
         rule = f'a "{statement.support}" statement has {"none" if statement.unsupported_parts else "at least one"}'
         refuse(f"{field}.unsupported_parts", statement.unsupported_parts, rule)

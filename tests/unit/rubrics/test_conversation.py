@@ -396,6 +396,18 @@ def test_the_lexical_answer_to_any_session_is_accepted(session: Session, require
         assert isinstance(rubric.parse(json.dumps(lexical(window)), window), Verdict | Skipped)
 
 
+def test_words_that_stand_twice_in_a_statement_may_be_told_twice() -> None:
+    """The share of a statement that is carried counts words, and `can` was invented twice here."""
+    said = "Boats can turn and can wait."
+    window = window_of(chat(("u", "Boats?"), ("a", said), evidence={1: passage("Boats turn and wait.")}), 1)
+    given = lexical(window)
+    assert given["statements"][0]["unsupported_parts"] == ["can", "can"]
+    assert isinstance(RUBRIC.parse(json.dumps(given), window), Verdict)
+    given["statements"][0]["unsupported_parts"].append("can")
+    with pytest.raises(InvalidVerdict, match="that part is there already"):
+        RUBRIC.parse(json.dumps(given), window)
+
+
 def test_a_reply_of_many_statements_is_normalized_once() -> None:
     """A reply of 2,000 lines took four seconds, in which the process did nothing else."""
     reply = " ".join(f"Boat {number} leaves." for number in range(300))
