@@ -164,6 +164,7 @@ _UNREAD_PLACES: Final[dict[str, tuple[str, ...]]] = {
     "question": ("enum",),
     "question_quote": ("foreign",),
     "settled_quote": ("foreign",),
+    "stance": ("enum",),
     "settled_turn_index": ("number", "out_of_range"),
     "stance_quote": ("blank", "empty", "word"),
 }
@@ -218,6 +219,7 @@ _CONVERSATION: Final = (
     Allowance(
         where="stance",
         kinds=("enum",),
+        holds=rules.stance_fits,
         why="how the reply commits itself is the judge's to say, where statements and questions allow it",
     ),
     Allowance(where="stance_quote", kinds=("foreign",), why="a longer quote of the reply"),

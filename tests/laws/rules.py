@@ -36,6 +36,12 @@ def grades_fit(answer: Row, _: Row) -> bool:
     return all(_score_fits(answer, row) for row in answer["dimensions"])
 
 
+def stance_fits(answer: Row, _: Row) -> bool:
+    """Hold the stance of a reply to what it states and asks."""
+    abstains = answer["stance"] != "abstains" or not answer["statements"]
+    return abstains and (answer["stance"] != "asks" or bool(answer["asks_back_quote"]))
+
+
 def rests_on_nothing(answer: Row, _: Row) -> bool:
     """Say whether no statement of a reply rests on a passage."""
     return not any(statement["passage_id"] for statement in answer["statements"])
