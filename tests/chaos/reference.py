@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -14,13 +15,16 @@ from monitor.config import JudgeSettings
 from monitor.decision import Job
 from monitor.errors import InvalidEvent
 from monitor.events import EventDecoder, Tick
-from monitor.judgement import Judgement
+from monitor.judgement import Attempt, Judgement
 from monitor.judging.lexical import LexicalJudge
-from monitor.offline_judge import OfflineJudge
+from monitor.judging.screen import Screens
+from monitor.offline_judge import OfflineJudge, OfflineScreen
 from monitor.rubrics import RUBRICS
 from monitor.sampling.decide import Assistants, decide
 from monitor.sampling.policy import Policy, parse_policy
 from monitor.session import SessionRecord, session_view
+from monitor.settings import ScreenSettings
+from tests.chaos.settings import SCREEN
 
 Segment: TypeAlias = tuple[str, str, str]
 Place: TypeAlias = tuple[int, int]
@@ -55,7 +59,13 @@ class Reference:
         self._assistants = assistants
         self._decoder = EventDecoder()
         self._assemblers = [SessionAssembler(policy, number) for number in range(partitions)]
-        self._judge = OfflineJudge(LexicalJudge(), RUBRICS, JudgeSettings())
+        screen = ScreenSettings(**SCREEN)
+        self._judge = OfflineJudge(
+            LexicalJudge(),
+            RUBRICS,
+            JudgeSettings(),
+            screen=OfflineScreen(screens=Screens(screen, {}), model=LexicalJudge(), settings=screen),
+        )
         self.answers: dict[str, Judgement] = {}
         self._decided: dict[tuple[Segment, str], Decided] = {}
         self.policies: dict[str, Policy] = {}
@@ -168,8 +178,21 @@ _NOWHERE = _Nowhere()
 
 def timeless(judgement: Judgement) -> Judgement:
     """Leave out what differs between two runs, and what a rolling deploy changes: times and the prompt's hash."""
-    attempts = [msgspec.structs.replace(attempt, duration_ms=0, request_id=None) for attempt in judgement.attempts]
-    return msgspec.structs.replace(judgement, attempts=attempts, prompt_hash="", started_at=0, finished_at=0)
+    screen = judgement.screen
+    if screen is not None:
+        screen = msgspec.structs.replace(screen, attempts=_timeless(screen.attempts), prompt_hash="")
+    return msgspec.structs.replace(
+        judgement,
+        attempts=_timeless(judgement.attempts),
+        screen=screen,
+        prompt_hash="",
+        started_at=0,
+        finished_at=0,
+    )
+
+
+def _timeless(attempts: Iterable[Attempt]) -> list[Attempt]:
+    return [msgspec.structs.replace(attempt, duration_ms=0, request_id=None) for attempt in attempts]
 
 
 def _turn_ids(record: SessionRecord) -> set[str]:

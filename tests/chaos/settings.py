@@ -21,10 +21,13 @@ ASSEMBLY: Final = {
 POLICY: Final = """\
 strata:
   - {{name: escalated, when: signals.escalations > 0, rate: 1.0, priority: urgent, rubrics: [correction]}}
-  - {{name: corrected, when: signals.corrections > 0, rate: {corrected}, priority: routine, rubrics: [correction]}}
-  - {{name: base, rate: {base}, priority: routine, rubrics: [correction]}}
+  - {{name: corrected, when: signals.corrections > 0, rate: {corrected}, priority: routine,
+      rubrics: [correction, hallucination]}}
+  - {{name: base, rate: {base}, priority: routine, rubrics: [correction, refusal]}}
 holdout: 0.05
 """
+
+SCREEN: Final[dict[str, Any]] = {"model": "lexical", "rubrics": ["hallucination", "refusal"], "audit_share": 0.25}
 
 
 def values(broker_port: int, store_url: str, policy: Path, metrics_port: int) -> dict[str, Any]:
@@ -39,7 +42,7 @@ def values(broker_port: int, store_url: str, policy: Path, metrics_port: int) ->
             "salt": SALT,
             "assistants": ASSISTANTS,
         },
-        "judge": {"drain_s": 5.0, "repeat_share": 0.0, "constraints": {"*": "Version 0."}},
+        "judge": {"drain_s": 5.0, "repeat_share": 0.0, "constraints": {"*": "Version 0."}, "screen": SCREEN},
         "store": {"url": store_url},
         "web": {"port": 0, "metrics_host": "127.0.0.1", "metrics_port": metrics_port},
         "health": {f"{name}_port": 0 for name in ("supervisor", "assemble", "sample", "judge", "record")},
