@@ -55,7 +55,17 @@ class InvalidEvent(BackslideError):
 
 
 class InvalidVerdict(BackslideError):
-    """A judge's answer breaks the schema or the rubric. The message is quoted to the judge in the repair."""
+    """A judge's answer breaks the schema or the rubric. The message is quoted to the judge in the repair.
+
+    `faults` are sentences, one a fault; the message has the first five.
+    """
+
+    def __init__(self, *faults: str) -> None:
+        most = 5
+        told = f", the first {most} of which are" if len(faults) > most else ""
+        head = f"{len(faults)} faults{told}: " if len(faults) > 1 else ""
+        super().__init__(head + " ".join(faults[:most]))
+        self.faults = faults
 
 
 class JudgeError(BackslideError):

@@ -1,15 +1,16 @@
 """Checks that answers of every rubric need: strict JSON, quotes that are really there.
 
-Each violation is an `InvalidVerdict` with one sentence that names the field, its value and the rule.
+Each violation is an `InvalidVerdict` with one sentence that names the field, its value and the rule. `Faults` puts
+several into one, so that a judge can repair them all at once.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
 import msgspec
 
@@ -18,6 +19,7 @@ from monitor.ignorable import IGNORABLE
 from monitor.rubrics.misfit import MISSING, misfit
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def decode(raw: str, kind: type[T], *, enums: Collection[str] = ()) -> T:
@@ -114,6 +116,27 @@ def shown(value: object, limit: int = 80) -> str:
 def refuse(field: str, value: object, rule: str) -> NoReturn:
     """Refuse an answer: `field` is `value`, but `rule`. Raises `InvalidVerdict`."""
     raise InvalidVerdict(f"{field} is {shown(value)}, but {rule}.")
+
+
+class Faults:
+    """Collects what is wrong with an answer, rule by rule."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    def keeps(self, rule: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Hold an answer to a rule, which refuses it at its first fault; say whether it keeps the rule."""
+        try:
+            rule(*args, **kwargs)
+        except InvalidVerdict as error:
+            self._found += error.faults
+            return False
+        return True
+
+    def refuse(self) -> None:
+        """Refuse the answer if it has faults. Raises `InvalidVerdict`."""
+        if self._found:
+            raise InvalidVerdict(*self._found)
 
 
 _QUOTES: Final = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import msgspec
 
 from monitor.session import Session
@@ -23,3 +25,22 @@ def labelled(session: Session) -> list[LabelledPassage]:
         for turn in session.turns
         for place, passage in enumerate(turn.evidence or (), 1)
     ]
+
+
+def texts(passages: Iterable[LabelledPassage]) -> list[dict[str, str]]:
+    """Give what the prompt prints of each passage: its text, or which one before it has the same (`same_as`)."""
+    first: dict[str, str] = {}
+    return [
+        {"text": passage.text}
+        if (label := first.setdefault(passage.text, passage.label)) == passage.label
+        else {"same_as": label}
+        for passage in passages
+    ]
+
+
+def for_turn(passages: Sequence[LabelledPassage], label: str, turn: int) -> LabelledPassage | None:
+    """Give a passage by its label: if it is an older one whose text the turn has as well, the turn's own."""
+    named = next((passage for passage in passages if passage.label == label), None)
+    if named is None or named.turn >= turn:
+        return named
+    return next((passage for passage in passages if passage.turn == turn and passage.text == named.text), named)

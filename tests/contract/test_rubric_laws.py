@@ -155,7 +155,9 @@ def test_any_change_of_one_field_is_refused_or_listed_as_just_as_valid(name: str
         for corruption, result in changed(case):
             if isinstance(result, InvalidVerdict):
                 refusals += 1
-                assert_sentence(str(result), corruption, case)
+                assert len(str(result)) < 3_000
+                for fault in result.faults:
+                    assert_sentence(fault, corruption, case)
                 continue
             found = _allowance(name, corruption, case, same=result == valid)
             if found is None:

@@ -17,6 +17,7 @@ import msgspec
 
 from monitor.judging.lexical.support import Sentence, Source, Support, alike, sentence, sentences, source, support
 from monitor.rubrics.answers import plain
+from monitor.rubrics.hallucination.answer import repeats
 from monitor.rubrics.hallucination.window import HallucinationWindow, OpenClaim
 from monitor.session import SessionTurn
 
@@ -71,7 +72,8 @@ def _claim(
         return claim | _propagated(said, before) | _missing(own, by_all)
     if found.label and not by_all.foreign and by_all.share >= _bar(said):
         return claim | _quoted("grounded", found)
-    return claim | _missing(own, by_all)
+    again = next((item for item in known if item.claim_id and repeats(said.text, item.said.text)), None)
+    return claim | (_propagated(said, again) if again else {}) | _missing(own, by_all)
 
 
 def _bar(said: Sentence) -> float:

@@ -29,6 +29,7 @@ from monitor.rubrics.conversation.checks import check
 from monitor.rubrics.conversation.citations import CitationForm
 from monitor.rubrics.conversation.grade import ABSTENTION, DIMENSIONS
 from monitor.rubrics.conversation.window import ConversationWindow, replies, sample, toss, window
+from monitor.rubrics.passages import texts
 from monitor.session import Session
 
 _OUTCOMES: Final = ("fabricated_citation", "stale_evidence", "unfounded_answer", "needless_abstention")
@@ -113,6 +114,10 @@ class ConversationRubric:
 
     def fields(self, window: ConversationWindow) -> Fields:
         """Give what the prompt shows of a window."""
+        passages = [
+            {"passage_id": passage.label, "of": passage.passage_id} | text
+            for passage, text in zip(window.passages, texts(window.passages), strict=True)
+        ]
         return {
             "reply": {
                 "turn": window.answer,
@@ -125,15 +130,8 @@ class ConversationRubric:
                 {"citation_id": cited.citation_id, "text": cited.text, "leads_to": cited.passage_id}
                 for cited in window.citations
             ],
-            "passages": [
-                {"passage_id": passage.label, "of": passage.passage_id, "text": passage.text}
-                for passage in window.own
-            ],
-            "older_passages": [
-                {"passage_id": passage.label, "of": passage.passage_id, "text": passage.text}
-                for passage in window.passages
-                if passage.turn != window.answer
-            ],
+            "passages": passages[: len(window.own)],
+            "older_passages": passages[len(window.own) :],
             "transcript": [{"turn": turn.index, "role": turn.role, "text": turn.text} for turn in window.turns],
         }
 

@@ -11,7 +11,7 @@ import msgspec
 from monitor.judgement import Skipped, SkipReason
 from monitor.rubrics.answers import plain
 from monitor.rubrics.conversation.citations import Citation, CitationForm, citations
-from monitor.rubrics.passages import LabelledPassage, labelled
+from monitor.rubrics.passages import LabelledPassage, for_turn, labelled
 from monitor.session import Session, SessionTurn
 
 
@@ -47,8 +47,8 @@ class ConversationWindow(msgspec.Struct, kw_only=True, frozen=True):
         return next((turn for turn in self.turns if turn.index == index), None)
 
     def passage(self, label: str) -> LabelledPassage | None:
-        """Give a shown passage by its label, or None."""
-        return next((passage for passage in self.passages if passage.label == label), None)
+        """Give a shown passage by its label; the answer's own goes before the same text of an older one."""
+        return for_turn(self.passages, label, self.answer)
 
 
 class Unjudged(msgspec.Struct, kw_only=True, frozen=True):

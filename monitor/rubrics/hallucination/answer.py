@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-from monitor.rubrics.answers import blank, contains, decode, object_schema, one_of, refuse
+from monitor.rubrics.answers import Faults, blank, contains, decode, object_schema, one_of, plain, refuse
 from monitor.rubrics.hallucination.window import HallucinationWindow
 
 Scope: TypeAlias = Literal["session", "turn"]
@@ -26,6 +26,8 @@ GAPS: Final = get_args(Gap)
 SOURCES: Final = get_args(ClaimSource)
 QUOTED: Final = frozenset({"grounded", "contradicts_evidence"})
 UNFOUNDED: Final = frozenset({"contradicts_evidence", "propagated_hallucination", "unsupported"})
+_REPEATED: Final = 5
+_MARKS: Final = ".,;:!?'\"()[]*"
 
 
 class Claim(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -78,18 +80,45 @@ def schema() -> dict[str, Any]:
 def check(raw: str, window: HallucinationWindow, scope: Scope) -> HallucinationAnswer:
     """Check an answer against its window. Raises `InvalidVerdict`."""
     given = decode(raw, HallucinationAnswer, enums=("source", "link", "status", "gap"))
+    faults = Faults()
+    faults.keeps(_turns, given, window)
+    named = faults.keeps(_named, given, window)
+    for place, claim in enumerate(given.claims):
+        field = f"claims[{place}]"
+        if claim.turn_index in window.audited:
+            for rule in _RULES:
+                faults.keeps(rule, field, claim, window)
+            faults.keeps(_scope, field, claim, window, scope)
+        if named:
+            faults.keeps(_origin, field, claim, given, window)
+            faults.keeps(_repeated, field, claim, given, window)
+    faults.keeps(_rationale, given)
+    faults.refuse()
+    return given
+
+
+def repeats(text: str, earlier: str) -> bool:
+    """Say whether two claims have the same words, or one has all of the other's in a row, five at least."""
+    said, before = _words(text), _words(earlier)
+    if said == before:
+        return bool(said)
+    shorter, longer = sorted((said, before), key=len)
+    return len(shorter) >= _REPEATED and f" {' '.join(shorter)} " in f" {' '.join(longer)} "
+
+
+def _words(text: str) -> list[str]:
+    return [bare for word in plain(text).casefold().split() if (bare := word.strip(_MARKS))]
+
+
+def _turns(given: HallucinationAnswer, window: HallucinationWindow) -> None:
     if given.audited_turns != list(window.audited):
         rule = f"it must hold each of the turns {list(window.audited)} exactly once and in this order"
         refuse("audited_turns", given.audited_turns, rule)
+
+
+def _rationale(given: HallucinationAnswer) -> None:
     if blank(given.rationale):
         refuse("rationale", given.rationale, "it must be one sentence")
-    _named(given, window)
-    for place, claim in enumerate(given.claims):
-        for rule_ in _RULES:
-            rule_(f"claims[{place}]", claim, window)
-        _scope(f"claims[{place}]", claim, window, scope)
-        _origin(f"claims[{place}]", claim, given, window)
-    return given
 
 
 def _named(given: HallucinationAnswer, window: HallucinationWindow) -> None:
@@ -125,7 +154,7 @@ def _quote(field: str, claim: Claim, window: HallucinationWindow) -> None:
             name = "passage_id" if claim.passage_id else "source_quote"
             refuse(f"{field}.{name}", getattr(claim, name), f'with the status "{claim.status}" it must be empty')
         return
-    passage = window.passage(claim.passage_id)
+    passage = window.passage(claim.passage_id, claim.turn_index)
     if passage is None or passage.turn > claim.turn_index:
         refuse(
             f"{field}.passage_id", claim.passage_id, f"it must be a passage of turn {claim.turn_index} or earlier"
@@ -135,8 +164,8 @@ def _quote(field: str, claim: Claim, window: HallucinationWindow) -> None:
 
 
 def _scope(field: str, claim: Claim, window: HallucinationWindow, scope: Scope) -> None:
-    passage = window.passage(claim.passage_id)
-    if passage is None or passage.turn == claim.turn_index:
+    passage = window.passage(claim.passage_id, claim.turn_index)
+    if passage is None or passage.turn >= claim.turn_index:
         return
     if claim.status == "contradicts_evidence":
         refuse(f"{field}.passage_id", claim.passage_id, "only the turn's own evidence can contradict a claim")
@@ -207,3 +236,19 @@ def _unaudited_origin(field: str, claim: Claim, window: HallucinationWindow) -> 
     if turn is None or turn.role != "assistant" or turn.evidence is not None:
         rule = "without origin_claim_id it must be a shown assistant turn without evidence"
         refuse(f"{field}.origin_turn_index", claim.origin_turn_index, rule)
+
+
+def _repeated(field: str, claim: Claim, given: HallucinationAnswer, window: HallucinationWindow) -> None:
+    """Hold to the order of the statuses: what has the words of an earlier unfounded claim is propagated."""
+    if claim.status != "unsupported" or claim.source == "user":
+        return
+    before = [(item.claim_id, item.claim_text) for item in window.open_claims]
+    before += [
+        (item.claim_id, item.claim_text)
+        for item in given.claims
+        if item.turn_index < claim.turn_index and item.status in UNFOUNDED and item.source == "assistant"
+    ]
+    for claim_id, text in before:
+        if repeats(claim.claim_text, text):
+            rule = f'it repeats the words of {claim_id}, which nothing supports: "propagated_hallucination"'
+            refuse(f"{field}.status", claim.status, rule)

@@ -35,6 +35,7 @@ from monitor.rubrics.hallucination.window import (
     auditable,
     windows,
 )
+from monitor.rubrics.passages import texts
 from monitor.session import Session
 
 _STATUS_MEASURES: Final = {
@@ -108,6 +109,11 @@ class HallucinationRubric:
 
     def fields(self, window: HallucinationWindow) -> Fields:
         """Give what the prompt shows: passages under labels, the transcript, and what is open from before."""
+        shown = [
+            passage
+            for passage in window.passages
+            if self.evidence_scope == "session" or passage.turn in window.audited
+        ]
         return {
             "scope": self.evidence_scope,
             "audited": list(window.audited),
@@ -116,9 +122,8 @@ class HallucinationRubric:
                 for claim in window.open_claims
             ],
             "passages": [
-                {"passage_id": passage.label, "turn": passage.turn, "text": passage.text}
-                for passage in window.passages
-                if self.evidence_scope == "session" or passage.turn in window.audited
+                {"passage_id": passage.label, "turn": passage.turn} | text
+                for passage, text in zip(shown, texts(shown), strict=True)
             ],
             "transcript": [
                 {"turn": turn.index, "role": turn.role, "evidence": turn.evidence is not None, "text": turn.text}
@@ -136,7 +141,7 @@ class HallucinationRubric:
         given = answer.check(raw, window, self.evidence_scope)
         data = {
             "audited_turns": list(window.audited),
-            "claims": [_data(claim, window) for claim in given.claims],
+            "claims": spread.rooted([_data(claim, window) for claim in given.claims]),
             "high_risk": window.high_risk,
             "rationale": given.rationale,
         }
@@ -148,7 +153,7 @@ class HallucinationRubric:
         if lost is not None:
             return lost
         parts = [item.result.data for item in results if isinstance(item.result, Verdict)]
-        claims = [claim for part in parts for claim in part["claims"]]
+        claims = spread.rooted([claim for part in parts for claim in part["claims"]])
         audited = [turn for part in parts for turn in part["audited_turns"]]
         turns = spread.by_turn(audited, claims)
         graph = spread.edges(claims)
@@ -197,7 +202,7 @@ class HallucinationRubric:
             "groundedness": ratio,
             "failing": ratio is not None and ratio < self.min_groundedness,
             "critical": spread.is_critical(claims, graph),
-            "origins": spread.chains(graph),
+            "origins": spread.returns(graph),
         }
 
     def _review(self, session: Session, totals: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,7 +212,7 @@ class HallucinationRubric:
 
 
 def _data(claim: Claim, window: HallucinationWindow) -> dict[str, Any]:
-    passage = window.passage(claim.passage_id)
+    passage = window.passage(claim.passage_id, claim.turn_index)
     origin = {"turn_index": claim.origin_turn_index, "claim_id": claim.origin_claim_id or None}
     return {
         "claim_id": claim.claim_id,

@@ -2,17 +2,19 @@
 
     groundedness of a turn = grounded / claims       claims that the user made are left out of both
     groundedness of a session = mean over the turns that have one
-    graph: one edge a propagated claim, from the claim (or the unaudited turn) that it has its origin in
+    graph: one edge a propagated claim, from the claim (or the unaudited turn) that it goes back to in the end
 
-Origins are earlier than what comes of them, so the graph has no cycle; `chains` checks that all the same.
+Where the judge names a claim that came from another one itself, the chain is followed to its first. Origins are
+earlier than what comes of them, so there is no cycle; `rooted` checks that all the same.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+Origin: TypeAlias = Mapping[str, Any]
 CRITICAL_REPEATS: Final = 2
 
 
@@ -38,6 +40,12 @@ def mean(turns: Sequence[Mapping[str, Any]]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
+def rooted(claims: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Give claims with the first claim of their chain as origin, as far as these go. `ValueError` on a cycle."""
+    origins = {claim["claim_id"]: claim["propagated_from"] for claim in claims}
+    return [{**claim, "propagated_from": _root(claim["claim_id"], origins)} for claim in claims]
+
+
 def edges(claims: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Give the propagation graph: from origin to what came of it."""
     return [
@@ -53,25 +61,23 @@ def edges(claims: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def chains(graph: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Give how often each first origin came back, over all links. Raises `ValueError` on a cycle.
-
-    Origins are named by claim id, unaudited turns as `turn 3`.
-    """
-    parent = {edge["to_claim_id"]: edge["from_claim_id"] or f"turn {edge['from_turn_index']}" for edge in graph}
-    returns: Counter[str] = Counter()
-    for start in parent:
-        node, seen = start, {start}
-        while node in parent:
-            node = parent[node]
-            if node in seen:
-                raise ValueError(f"the claims {sorted(seen)} are each other's origin")
-            seen.add(node)
-        returns[node] += 1
-    return dict(returns)
+def returns(graph: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Give how often each origin came back. Origins are named by claim id, unaudited turns as `turn 3`."""
+    return dict(Counter(edge["from_claim_id"] or f"turn {edge['from_turn_index']}" for edge in graph))
 
 
 def is_critical(claims: Sequence[Mapping[str, Any]], graph: Sequence[Mapping[str, Any]]) -> bool:
     """Say whether any claim contradicts its evidence, or any unsupported one came back twice or more."""
     contradicted = any(claim["status"] == "contradicts_evidence" for claim in claims)
-    return contradicted or any(count >= CRITICAL_REPEATS for count in chains(graph).values())
+    return contradicted or any(count >= CRITICAL_REPEATS for count in returns(graph).values())
+
+
+def _root(claim_id: str | None, origins: Mapping[str | None, Origin | None]) -> Origin | None:
+    seen: set[str | None] = set()
+    root = None
+    while (origin := origins.get(claim_id)) is not None:
+        if claim_id in seen:
+            raise ValueError(f"the claims {sorted(map(str, seen))} are each other's origin")
+        seen.add(claim_id)
+        root, claim_id = origin, origin["claim_id"]
+    return root

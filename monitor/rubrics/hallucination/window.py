@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from monitor.rubrics.answers import plain
-from monitor.rubrics.passages import LabelledPassage, labelled
+from monitor.rubrics.passages import LabelledPassage, for_turn, labelled
 from monitor.session import Session, SessionTurn
 
 
@@ -38,9 +38,9 @@ class HallucinationWindow(msgspec.Struct, kw_only=True, frozen=True):
         """Give a shown turn by its index in the session, or None."""
         return next((turn for turn in self.turns if turn.index == index), None)
 
-    def passage(self, label: str) -> LabelledPassage | None:
-        """Give a passage by its label, or None."""
-        return next((passage for passage in self.passages if passage.label == label), None)
+    def passage(self, label: str, turn: int) -> LabelledPassage | None:
+        """Give a passage by its label for a claim of a turn: its own goes before an older one of the same text."""
+        return for_turn(self.passages, label, turn)
 
 
 def auditable(session: Session) -> list[SessionTurn]:

@@ -13,6 +13,7 @@ from monitor.errors import InvalidVerdict
 from monitor.events import Passage
 from monitor.judgement import Skipped, Tally, Verdict
 from monitor.judging.lexical.conversation import answer as lexical
+from monitor.judging.prompt import load
 from monitor.rubrics.answers import _searched
 from monitor.rubrics.base import WindowResult
 from monitor.rubrics.conversation import ConversationRubric, grade
@@ -22,12 +23,15 @@ from monitor.session import Session
 from tests.unit.rubrics.build import chat, sessions
 from tests.unit.rubrics.conversation_build import (
     BOAT,
+    BOATS,
     RUBRIC,
     STALE,
+    TICKET,
     about,
     graded,
     judged,
     merged,
+    parsed,
     passage,
     pier,
     statement,
@@ -125,6 +129,45 @@ def test_what_breaks_a_rule_is_refused_by_field_and_rule(changes: dict[str, Any]
     assert words in said
 
 
+def test_all_faults_of_an_answer_are_told_at_once() -> None:
+    said = refused(
+        told(
+            statements=[statement(quote="The boat sank"), STALE | {"source_quote": "at noon"}],
+            stance_quote="I think",
+            scores={"evidence_faithfulness": 4},
+        )
+    )
+    assert said.startswith('4 faults: statements[0].quote is "The boat sank", but')
+    assert 'statements[1].source_quote is "at noon", but E1.1' in said
+    assert 'stance_quote is "I think", but' in said
+    assert said.endswith("but evidence_faithfulness must be 5, since every statement is supported.")
+
+
+def test_a_dimension_is_told_one_fault_never_two_that_contradict_each_other() -> None:
+    stated = {"statements": [], "citations": cited(statement_id=""), "stance": "abstains"}
+    said = refused(told(scores={"evidence_faithfulness": 3, "abstention_correctness": 5}, **stated))
+    assert said == (
+        "2 faults: dimensions[3].score is 3, but evidence_faithfulness must be -1, since it applies only where "
+        "the reply states something. dimensions[4].score is 5, but it must be -1, since abstention_correctness "
+        "follows from evidence and stance."
+    )
+
+
+def test_an_older_passage_of_the_same_text_is_named_and_not_printed_again() -> None:
+    again = Passage(id="boats-1", text=BOATS.text)
+    window = window_of(pier(evidence={1: (again, TICKET), 3: (BOATS,)}), 3)
+    fields = RUBRIC.fields(window)
+    assert fields["passages"] == [{"passage_id": "E3.1", "of": "boats-7", "text": BOATS.text}]
+    assert fields["older_passages"] == [
+        {"passage_id": "E1.1", "of": "boats-1", "same_as": "E3.1"},
+        {"passage_id": "E1.2", "of": "fares-1", "text": TICKET.text},
+    ]
+    older = statement(passage_id="E1.1")
+    found = parsed(window, told(statements=[older, STALE | {"passage_id": "E1.2"}]))["statements"]
+    assert [item["stale"] for item in found] == [False, True]
+    assert "same_as" in load("conversation").system
+
+
 PART = statement(support="partly", unsupported_parts=["21:40"])
 
 
@@ -204,7 +247,7 @@ def test_a_reply_that_rests_on_a_passage_is_not_passed_over_as_chat() -> None:
 
 def test_a_part_that_is_named_twice_would_count_twice() -> None:
     twice = statement(unsupported_parts=["21:40", " 21:40"], support="partly")
-    assert refused(told(statements=[twice])).startswith("statements[0].unsupported_parts[1] is ")
+    assert "statements[0].unsupported_parts[1] is " in refused(told(statements=[twice]))
 
 
 def test_enums_are_compared_without_regard_to_case() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,14 +14,20 @@ from monitor.errors import InvalidVerdict
 from monitor.events import Passage
 from monitor.judgement import Tally, Unscored, Verdict
 from monitor.judging.lexical.hallucination import answer as lexical
+from monitor.judging.prompt import load
 from monitor.rubrics.bands import BANDS, turn_band
 from monitor.rubrics.base import WindowResult
 from monitor.rubrics.hallucination import HallucinationRubric
-from monitor.rubrics.hallucination.spread import chains, edges
+from monitor.rubrics.hallucination.answer import repeats
+from monitor.rubrics.hallucination.spread import edges, returns, rooted
+from monitor.rubrics.hallucination.window import OpenClaim
 from monitor.session import Session
 from tests.unit.rubrics.build import chat, sessions
 from tests.unit.rubrics.hallucination_build import (
     AGAIN,
+    DOGS,
+    EVIDENCE,
+    FERRY,
     FREE,
     LIGHTS,
     RIGHT,
@@ -85,16 +92,144 @@ def test_origins_that_are_earlier_make_no_cycle(pairs: list[tuple[int, int]]) ->
         }
         for place, (earlier, later) in enumerate(pairs)
     ]
-    assert sum(chains(edges(claims)).values()) == len(claims)
+    assert sum(returns(edges(rooted(claims))).values()) == len(claims)
 
 
 def test_a_cycle_is_an_error() -> None:
-    graph = [
-        {"to_claim_id": "1.1", "from_claim_id": "3.1", "from_turn_index": 3},
-        {"to_claim_id": "3.1", "from_claim_id": "1.1", "from_turn_index": 1},
+    claims = [
+        {"claim_id": "1.1", "propagated_from": {"turn_index": 3, "claim_id": "3.1"}},
+        {"claim_id": "3.1", "propagated_from": {"turn_index": 1, "claim_id": "1.1"}},
     ]
     with pytest.raises(ValueError, match=r"1\.1"):
-        chains(graph)
+        rooted(claims)
+
+
+def back(claim_id: str, text: str, origin: str, **more: Any) -> dict[str, Any]:
+    """Give a claim that came back from another one."""
+    turn = int(origin.partition(".")[0])
+    found = {"origin_turn_index": turn, "origin_claim_id": origin, "link": "built_on"}
+    return claim(claim_id, text, "propagated_hallucination", **(found | more))
+
+
+def test_an_origin_that_was_taken_up_itself_is_followed_to_the_first_of_its_chain() -> None:
+    base = claim("1.1", "120 kronor", "unsupported")
+    data = merged(told(base, back("3.1", "120 kronor", "1.1"), back("7.1", "lighthouses", "3.1"))).data
+    root = {"turn_index": 1, "claim_id": "1.1"}
+    assert [found["propagated_from"] for found in data["claims"]] == [None, root, root]
+    assert [edge["from_claim_id"] for edge in data["propagation"]] == ["1.1", "1.1"]
+    assert data["session"]["origins"] == {"1.1": 2}
+    assert data["session"]["critical"] is True
+
+
+def test_a_chain_that_began_in_a_turn_without_evidence_goes_back_to_it() -> None:
+    said = (("u", "And?"), ("a", "Two lighthouses."), *(("u", "Sure?"), ("a", "Two lighthouses.")) * 2)
+    session = chat(*said, evidence={3: (), 5: ()})
+    first = back("3.1", "Two lighthouses", "1.1", origin_claim_id="", gap="retrieval_empty")
+    again = back("5.1", "Two lighthouses", "3.1", gap="retrieval_empty")
+    data = merged(told(first, again, audited_turns=[3, 5]), session).data
+    assert data["session"]["origins"] == {"turn 1": 2}
+    assert data["claims"][1]["propagated_from"] == {"turn_index": 1, "claim_id": None}
+
+
+def test_a_chain_is_followed_from_window_to_window() -> None:
+    rubric = HallucinationRubric(window_turns=1, overlap_turns=0)
+    first, second, third = rubric.windows(island(evidence=EVIDENCE | {5: ()}))[:3]
+    text = "The island has two lighthouses"
+    answers = (
+        (first, [WRONG | {"claim_id": "1.1"}]),
+        (second, [back("3.1", "you pay 120 kronor", "1.1")]),
+        (third, [back("5.1", text, "3.1", gap="retrieval_empty")]),
+    )
+    done: list[WindowResult] = []
+    for window, claims in answers:
+        raw = json.dumps(told(*claims, audited_turns=list(window.audited)))
+        result = rubric.parse(raw, rubric.carry(window, done))
+        done.append(WindowResult(window_id=window.window_id, result=result))
+    found = rubric.merge(island(), done)
+    assert isinstance(found, Verdict)
+    assert found.data["session"]["origins"] == {"1.1": 2}
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "same"),
+    [
+        ("two lighthouses", "Two lighthouses.", True),
+        ("has two lighthouses", "two lighthouses", False),
+        ("the island has two lighthouses", "Yes, the island has two lighthouses", True),
+        ("As said, the island has two lighthouses", "the island has two lighthouses", True),
+        ("the island has two lighthouses", "the island has two old lighthouses", False),
+        ("it is 5 degrees", "it is -5 degrees", False),
+        ("the isle has two lighthouses", "this isle has two lighthouses", False),
+        ("...", "!", False),
+    ],
+)
+def test_verbatim_repeats_are_the_same_words_or_five_in_a_row(earlier: str, later: str, same: bool) -> None:
+    assert repeats(later, earlier) is same
+    assert repeats(earlier, later) is same
+
+
+def test_a_claim_in_the_words_of_an_earlier_unfounded_one_is_propagated_not_unsupported() -> None:
+    base = claim("1.1", "120 kronor", "unsupported")
+    said = refused(told(base, claim("3.1", "120 kronor", "unsupported")))
+    assert said == (
+        'claims[1].status is "unsupported", but it repeats the words of 1.1, which nothing supports: '
+        '"propagated_hallucination".'
+    )
+    assert parsed(told(base | {"source": "user"}, claim("3.1", "120 kronor", "unsupported")))
+    assert parsed(told(base, claim("1.2", "120 kronor", "unsupported")))
+
+
+def test_a_claim_in_the_words_of_an_open_one_is_propagated() -> None:
+    open_claim = OpenClaim(claim_id="0.1", turn_index=0, claim_text="120 Kronor", status="unsupported")
+    window = msgspec.structs.replace(only_window(), open_claims=(open_claim,))
+    with pytest.raises(InvalidVerdict, match=r"repeats the words of 0\.1"):
+        parsed(told(claim("1.1", "120 kronor", "unsupported")), window)
+
+
+# -- passages that are shown again ---------------------------------------------------------------------
+
+
+def test_a_passage_that_was_shown_before_is_named_and_not_printed_again() -> None:
+    window = only_window(island(evidence={1: (FERRY,), 3: (DOGS, FERRY), 7: (DOGS, DOGS)}))
+    rows = RUBRIC.fields(window)["passages"]
+    assert rows == [
+        {"passage_id": "E1.1", "turn": 1, "text": FERRY.text},
+        {"passage_id": "E3.1", "turn": 3, "text": DOGS.text},
+        {"passage_id": "E3.2", "turn": 3, "same_as": "E1.1"},
+        {"passage_id": "E7.1", "turn": 7, "same_as": "E3.1"},
+        {"passage_id": "E7.2", "turn": 7, "same_as": "E3.1"},
+    ]
+    assert "same_as" in load("hallucination").system
+
+
+@pytest.mark.parametrize("label", ["E3.2", "E1.1"])
+def test_a_repeated_passage_counts_for_the_turn_whichever_label_is_given(label: str) -> None:
+    session = island(evidence={1: (FERRY,), 3: (DOGS, FERRY), 7: ()})
+    right = claim("3.1", "120 kronor", "contradicts_evidence", passage_id=label, source_quote="costs 90 kronor")
+    (found,) = merged(told(right), session).data["claims"]
+    assert (found["passage_label"], found["stale"]) == ("E3.2", False)
+    with pytest.raises(InvalidVerdict, match="turn 1 or earlier"):
+        merged(told(RIGHT | {"passage_id": "E3.2"}), session)
+
+
+# -- several faults --------------------------------------------------------------------------------------
+
+
+def test_all_faults_of_an_answer_are_told_at_once_up_to_five() -> None:
+    wrong = [RIGHT | {"claim_text": "at noon"}, WRONG | {"source_quote": "91"}]
+    said = refused(told(*wrong, rationale=" "))
+    assert said.startswith('3 faults: claims[0].claim_text is "at noon", but')
+    assert said.count("but ") == 3
+    many = [claim(f"1.{number}", "120 kronor", "unsupported", gap="none") for number in range(1, 8)]
+    said = refused(told(*many))
+    assert said.startswith("7 faults, the first 5 of which are: claims[0].gap")
+    assert said.count("name the gap") == 5
+
+
+def test_a_wrong_number_of_a_claim_hides_no_other_fault_and_makes_none() -> None:
+    said = refused(told(RIGHT | {"claim_id": "1.7"}, WRONG, FREE, AGAIN | {"evidence_gap": ""}))
+    assert said.startswith("2 faults: claims[0].claim_id")
+    assert "claims[3].evidence_gap" in said
 
 
 def test_outcomes_count_claims_gaps_and_sessions() -> None:
