@@ -161,6 +161,7 @@ _UNREAD_PLACES: Final[dict[str, tuple[str, ...]]] = {
     "dimensions[].dimension": ("enum",),
     "dimensions[].rationale": ("blank", "empty"),
     "dimensions[].score": ("number", "out_of_range"),
+    "invented_source_quote": ("foreign",),
     "question": ("enum",),
     "question_quote": ("foreign",),
     "settled_quote": ("foreign",),

@@ -77,6 +77,14 @@ def refusal_fits(answer: Row, _: Row) -> bool:
 
 def _score_fits(answer: Row, row: Row) -> bool:
     score = row["score"]
+    applies = {
+        "citation_accuracy": bool(answer["citations"] or answer["invented_source_quote"]),
+        "clarification_appropriateness": answer["question"] != "none",
+        "evidence_faithfulness": bool(answer["statements"]),
+        "abstention_correctness": False,
+    }
+    if applies.get(row["dimension"], score != -1) != (score != -1):
+        return False
     if score == -1:
         return True
     low, high = _BOUNDS[row["dimension"]](answer)
