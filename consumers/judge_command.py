@@ -142,13 +142,22 @@ def judge_export(
 
 @judge_app.command("import")
 def judge_import(
-    answers: Annotated[list[Path], typer.Argument(help="Answers, JSON lines; the first to a question holds.")],
+    answers: Annotated[
+        list[Path],
+        typer.Argument(help="Files of answers, JSON lines, of one round or of all; a question takes its first."),
+    ],
     out: Annotated[Path, typer.Option(help="Where judgements go.")],
-    requests: Annotated[Path | None, typer.Option(help="The exported questions, with NAME.state beside.")] = None,
+    requests: Annotated[
+        Path | None,
+        typer.Option(help="The questions that were answered (of export, or --repairs), with NAME.state beside."),
+    ] = None,
     sessions: Annotated[
         Path | None, typer.Option(help="Or the sessions once more, with the answers of all rounds.")
     ] = None,
-    repairs: Annotated[Path | None, typer.Option(help="Where questions go that are still to be answered.")] = None,
+    repairs: Annotated[
+        Path | None,
+        typer.Option(help="Where questions go that are still open: refused ones once more, and unanswered ones."),
+    ] = None,
     resume: Annotated[bool, typer.Option(help="Add to the judgements of an earlier round.")] = False,
     rubric: Annotated[str | None, typer.Option("--rubric", help="With --sessions: what was asked.")] = None,
     form: FormName = "plain",

@@ -20,13 +20,13 @@ from monitor.errors import ConfigError, InputError
 from monitor.exchange.answers import Answer, read_answers
 from monitor.exchange.forms import FileJudge, Form, file_judge
 from monitor.exchange.outgoing import QuestionFile
-from monitor.exchange.report import ImportSummary, Refused, Unused, UnusedReason
+from monitor.exchange.report import ImportSummary, Refused, RefusedState, Unused, UnusedReason
 from monitor.exchange.state import Head, Pending, Told, read_head, read_pending, state_path
 from monitor.judge_summary import JudgeCounts, JudgeSummary
-from monitor.judgement import Attempt, AttemptKind, Judgement
+from monitor.judgement import Attempt, AttemptKind, Judgement, Result, Unscored
 from monitor.judgement_file import JudgementFile
 from monitor.judging.accounting import TOKEN_TYPES
-from monitor.judging.deferred import DeferredRun, DeferredRuns, Question
+from monitor.judging.deferred import DeferredRun, DeferredRuns, Question, attempt_of
 from monitor.judging.prices import FREE, Price, price_of
 from monitor.judging.prompt import Prompts
 from monitor.recorded import SessionFile, Spool, file_job
@@ -78,7 +78,7 @@ class Round:
         self.counts = JudgeCounts(settings.sampling.assistants)
         self.tokens: Counter[str] = Counter()
         self.refused: list[Refused] = []
-        self.sessions = self.known = self.used = self.open = self.never_answered = 0
+        self.sessions = self.known = self.used = self.open = self.never_answered = self.asked_next = 0
         self.cost_nusd = 0
         self._judge = judge
         self._price = price
@@ -92,11 +92,13 @@ class Round:
         self.sessions += 1
         run = self._resumed(pending, source)
         asked = {question.id for question in run.questions}
-        told = [*pending.told, *self._answered(run)]
+        refused: list[tuple[Answer, Attempt]] = []
+        told = [*pending.told, *self._answered(run, refused)]
+        self.refused += [_refused(answer, run, attempt) for answer, attempt in refused]
         if not run.done:
-            still = {question.id for question in run.questions}
-            self.open += len(still)
-            self.never_answered += len(still & asked)
+            self.open += len(run.questions)
+            self.never_answered += sum(question.id in asked for question in run.questions)
+            self.asked_next += sum(question.id not in asked and question.number == 1 for question in run.questions)
             if self._repairs is not None:
                 self._repairs.add(run, pending.closed_at, told)
             return
@@ -130,7 +132,7 @@ class Round:
             )
         return run
 
-    def _answered(self, run: DeferredRun) -> Iterator[Told]:
+    def _answered(self, run: DeferredRun, refused: list[tuple[Answer, Attempt]]) -> Iterator[Told]:
         while (found := self._next(run)) is not None:
             question, answer = found
             cost = self._price.cost(answer.reply.usage, batch=True)
@@ -138,7 +140,7 @@ class Round:
             attempt = run.answer(question.id, reply)
             self.used += 1
             if attempt.kind != "valid":
-                self.refused.append(_refused(answer, run, attempt))
+                refused.append((answer, attempt))
             yield Told.of(question.id, reply)
 
     def _next(self, run: DeferredRun) -> tuple[Question, Answer] | None:
@@ -227,6 +229,7 @@ def import_answers(
         unused=answers.unused + answers.unknown(),
         open=taken.open,
         never_answered=taken.never_answered,
+        asked_next=taken.asked_next,
         repairs=str(repairs) if again is not None and again.questions else None,
         judged=_judged(taken, head, out, source.invalid),
     )
@@ -268,7 +271,7 @@ def _fresh(record: SessionRecord, rubric: str) -> Pending:
 
 
 def _unused(answer: Answer, reason: UnusedReason) -> Unused:
-    return Unused(place=answer.place, id=answer.id, reason=reason)
+    return Unused(place=answer.place, id=answer.id, reason=reason, attempt=attempt_of(answer.id))
 
 
 def _refused(answer: Answer, run: DeferredRun, attempt: Attempt) -> Refused:
@@ -281,7 +284,14 @@ def _refused(answer: Answer, run: DeferredRun, attempt: Attempt) -> Refused:
         attempt=attempt.number,
         kind=attempt.kind,
         error=attempt.error or _WHY[attempt.kind],
+        now=_now(run.result(attempt.window)),
     )
+
+
+def _now(result: Result | None) -> RefusedState:
+    if result is None:
+        return "open"
+    return "unscored" if isinstance(result, Unscored) else "repaired"
 
 
 _WHY: Final[Mapping[AttemptKind, str]] = {"truncated": "the answer was cut off", "refused": "the judge refused"}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -12,6 +13,7 @@ from monitor.judgement import AttemptKind
 from monitor.replay_summary import listed, table
 
 UnusedReason: TypeAlias = Literal["duplicate", "told", "unknown"]
+RefusedState: TypeAlias = Literal["repaired", "open", "unscored"]
 
 _SHOWN: Final = 50
 
@@ -35,7 +37,11 @@ class ExportSummary(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Refused(msgspec.Struct, kw_only=True, frozen=True):
-    """An answer that didn't pass, where it stands, and why."""
+    """An answer that didn't pass, where it stands, and why.
+
+    `now`: a later answer to its window passed (`repaired`), it is asked again (`open`), or no round is left
+    (`unscored`).
+    """
 
     place: str
     id: str
@@ -45,24 +51,28 @@ class Refused(msgspec.Struct, kw_only=True, frozen=True):
     attempt: int
     kind: AttemptKind
     error: str
+    now: RefusedState
 
 
 class Unused(msgspec.Struct, kw_only=True, frozen=True):
     """An answer that belongs to nothing that is asked.
 
     `duplicate`: its question had an answer before, the first of which holds. `told`: it counted in an earlier
-    round. `unknown`: it answers another request, from another export, prompt, rubric version or session.
+    round. `unknown`: it answers another request, from another export, prompt, rubric version or session, or from a
+    round that isn't reached: `attempt` is the one that its id names, 2 for a repair.
     """
 
     place: str
     id: str
     reason: UnusedReason
+    attempt: int
 
 
 class ImportSummary(msgspec.Struct, kw_only=True, frozen=True):
     """What was read. Each of `answers` was `used` or is in `unused`; each used one is valid or in `refused`.
 
-    `open` questions have no answer yet or are asked again; they are in `repairs` if that was asked for.
+    `open` questions are in `repairs` if that was asked for: `never_answered` ones were asked and have no answer,
+    `asked_next` ones are of windows whose turn it is only now, and the others are asked again.
     """
 
     answers: int
@@ -71,6 +81,7 @@ class ImportSummary(msgspec.Struct, kw_only=True, frozen=True):
     unused: list[Unused]
     open: int
     never_answered: int
+    asked_next: int
     repairs: str | None
     judged: JudgeSummary
 
@@ -90,25 +101,48 @@ def _export_lines(summary: ExportSummary) -> Iterator[str]:
 
 def _import_lines(summary: ImportSummary) -> Iterator[str]:
     passed = summary.used - len(summary.refused)
-    lost = f"{len(summary.refused)} refused, {len(summary.unused)} unused"
-    yield f"{summary.answers} answers: {passed} passed, {lost}"
+    states = Counter[str](item.now for item in summary.refused)
+    refused = f"{len(summary.refused)} refused{listed(states)}"
+    yield f"{summary.answers} answers: {passed} passed, {refused}, {len(summary.unused)} unused"
     if summary.refused:
         yield ""
-        heads = ("refused", "session", "window", "attempt", "kind", "why")
+        heads = ("refused", "session", "window", "attempt", "kind", "now", "why")
         yield from _first(table(heads, [_refused_cells(item) for item in summary.refused]))
     if summary.unused:
         yield ""
         rows = [[item.place, item.id, item.reason] for item in summary.unused]
         yield from _first(table(("unused", "id", "reason"), rows))
+        yield from _why_unknown(summary.unused)
     yield ""
+    lost = {(item.session_id, item.segment, item.window) for item in summary.refused if item.now == "unscored"}
+    if lost:
+        yield f"{len(lost)} windows have no round left after these refusals: their sessions are unscored"
     if summary.open:
         where = f", in {summary.repairs}" if summary.repairs else "; write them with --repairs"
-        yield f"{summary.open} questions are open ({summary.never_answered} never answered){where}"
+        yield f"{summary.open} questions are open{listed(_open(summary))}{where}"
     yield summary.judged.to_text()
 
 
+def _why_unknown(unused: Sequence[Unused]) -> Iterator[str]:
+    attempts = Counter(item.attempt for item in unused if item.reason == "unknown")
+    later = sum(count for attempt, count in attempts.items() if attempt > 1)
+    if later:
+        yield (
+            f"{later} of the unknown are answers to a later round: give the answer files of all rounds together, "
+            "or --requests with the file that --repairs wrote for that round"
+        )
+    if (others := attempts.total() - later) > 0:
+        yield f"{others} of the unknown answer other questions than those of --requests or --sessions"
+
+
+def _open(summary: ImportSummary) -> dict[str, int]:
+    again = summary.open - summary.never_answered - summary.asked_next
+    counts = {"asked again": again, "never answered": summary.never_answered, "asked next": summary.asked_next}
+    return {name: count for name, count in counts.items() if count}
+
+
 def _refused_cells(item: Refused) -> list[str]:
-    return [item.place, item.session_id, item.window, str(item.attempt), item.kind, item.error]
+    return [item.place, item.session_id, item.window, str(item.attempt), item.kind, item.now, item.error]
 
 
 def _first(lines: Iterator[str]) -> Iterator[str]:

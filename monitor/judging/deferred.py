@@ -13,13 +13,15 @@ other question (another prompt, session, window or attempt) has an id that no ru
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import deque
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from monitor.decision import Job
-from monitor.judgement import Attempt, Judgement, Unscored
+from monitor.judgement import Attempt, Judgement, Result, Unscored
 from monitor.judging.flow import (
     MAX_TOKENS,
     MAX_TOKENS_CAP,
@@ -95,6 +97,10 @@ class DeferredRun:
                 self._open()
                 return asked.attempts[-1]
         raise KeyError(question_id)
+
+    def result(self, window_id: str) -> Result | None:
+        """Give what came of a window; None while it is asked about."""
+        return next((item.result for item in self._outcomes() if item.window_id == window_id), None)
 
     def judgement(self, judge: Instrument, *, started_at: int, finished_at: int, prices: str = "") -> Judgement:
         """Merge what the windows gave; for a run that is done. Times and `prices` as in `flow.judgement`."""
@@ -179,3 +185,12 @@ def question_id(job: Job, prompt: Prompt, request: JudgeRequest, number: int) ->
         ]
     )
     return f"{request.rubric[:20]}-{number}-{hashlib.blake2b(told, digest_size=16).hexdigest()}"
+
+
+def attempt_of(question_id_: str) -> int:
+    """Give the attempt that an id names, 2 for a repair; 0 when it is no id of a question."""
+    found = _ID.fullmatch(question_id_)
+    return int(found[1]) if found else 0
+
+
+_ID: Final = re.compile(r"[a-z_]+-(\d{1,3})-[0-9a-f]{32}")

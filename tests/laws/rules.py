@@ -56,7 +56,19 @@ def claim_fits(answer: Row, row: Row) -> bool:
             row["status"] != "contradicts_evidence" or own,
             row["source"] != "user" or (row["status"] == "unsupported" and not origin),
             not origin or row["status"] != "grounded",
+            not any(_says_again(claim, before) for claim in answer["claims"] for before in answer["claims"]),
         )
+    )
+
+
+def _says_again(claim: Row, before: Row) -> bool:
+    """Say whether a claim called unsupported has the words of an earlier one that nothing supports."""
+    return (
+        claim["status"] == "unsupported"
+        and before["turn_index"] < claim["turn_index"]
+        and before["status"] != "grounded"
+        and "user" not in {claim["source"], before["source"]}
+        and claim["claim_text"].casefold() == before["claim_text"].casefold()
     )
 
 

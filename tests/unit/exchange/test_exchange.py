@@ -126,6 +126,69 @@ async def test_what_is_refused_goes_out_again_and_the_rounds_add_up(place: Place
     assert place.judged(anew) == judged
 
 
+async def test_the_second_round_alone_is_told_where_it_belongs_and_both_ways_work(place: Place) -> None:
+    place.export()
+    one = place.write([plain(item.id, "{}") for item in place.asked()], "one.jsonl")
+    repairs = place.folder / "repairs.jsonl"
+    first = place.take_in(one, repairs=repairs, out=place.folder / "first.jsonl")
+    assert (first.open, first.never_answered, first.asked_next) == (4, 0, 0)
+    assert "4 questions are open (asked again 4), in " in first.to_text()
+    two = place.write([plain(item.id, await lexical(item)) for item in place.asked(repairs)], "two.jsonl")
+
+    alone = place.take_in(two, out=place.folder / "alone.jsonl")
+    assert [(item.reason, item.attempt) for item in alone.unused] == [("unknown", 2)] * 4
+    assert "4 of the unknown are answers to a later round: give the answer files of all rounds" in alone.to_text()
+    assert "4 questions are open (never answered 4)" in alone.to_text()
+
+    together = place.take_in(one, two, out=place.folder / "together.jsonl")
+    by_repairs = place.take_in(two, questions=repairs, out=place.folder / "by_repairs.jsonl")
+    for found in (together, by_repairs):
+        assert (found.open, found.unused, found.judged.verdicts) == (0, [], 2)
+    # The first round was done with s0, which has nothing to be asked about.
+    assert place.judged(place.folder / "together.jsonl")[1:] == place.judged(place.folder / "by_repairs.jsonl")
+    assert [item.now for item in together.refused] == ["repaired"] * 4
+    assert "8 answers: 4 passed, 4 refused (repaired 4), 0 unused" in together.to_text()
+    assert "no round left" not in together.to_text()
+
+
+async def test_a_refusal_is_repaired_open_or_the_last_one(place: Place) -> None:
+    place.export()
+    asked = place.asked()
+    one = place.write([plain(item.id, "{}") for item in asked[:3]], "one.jsonl")
+    repairs, rest = place.folder / "repairs.jsonl", place.folder / "rest.jsonl"
+    found = place.take_in(one, repairs=repairs, out=place.folder / "first.jsonl")
+    assert "4 questions are open (asked again 3, never answered 1), in " in found.to_text()
+    again = place.asked(repairs)
+    assert [item.number for item in again] == [2, 2, 2, 1]
+    two = place.write([plain(again[0].id, await lexical(again[0])), plain(again[1].id, "{}")], "two.jsonl")
+    found = place.take_in(one, two, repairs=rest)
+    assert [(item.window, item.attempt, item.now) for item in found.refused] == [
+        ("C1", 1, "repaired"),
+        ("C2", 1, "unscored"),
+        ("C2", 2, "unscored"),
+        ("C1", 1, "open"),
+    ]
+    assert "5 answers: 1 passed, 4 refused (open 1, repaired 1, unscored 2), 0 unused" in found.to_text()
+    assert "1 windows have no round left after these refusals: their sessions are unscored" in found.to_text()
+    assert [item.number for item in place.asked(rest)] == [2, 1]
+
+
+async def test_a_window_that_waits_for_the_one_before_is_asked_next(place: Place) -> None:
+    said = [{"role": "user", "text": "Go on."}, {"role": "assistant", "text": "It costs 17 crowns to get in."}] * 4
+    passages = [{"id": "p", "text": "Entry is free."}]
+    turns = [turn | ({"evidence": passages} if turn["role"] == "assistant" else {}) for turn in said]
+    place.sessions.write_text(json.dumps({"session_id": "s0", "turns": turns}) + "\n")
+    place.settings = load_settings(
+        overrides={"rubrics.hallucination.window_turns": 2, "rubrics.hallucination.overlap_turns": 0}
+    )
+    assert place.export(rubric="hallucination").questions == 1
+    answer = {"audited_turns": [1, 3], "claims": [], "rationale": "It claims nothing."}
+    [line] = place.questions.read_text().splitlines()
+    found = place.take_in(place.write([plain(json.loads(line)["id"], json.dumps(answer))]))
+    assert (found.used, found.open, found.never_answered, found.asked_next) == (1, 1, 0, 1)
+    assert "1 questions are open (asked next 1)" in found.to_text()
+
+
 async def test_every_answer_is_accounted_for(place: Place) -> None:
     place.export()
     one, two, *_ = place.asked()
@@ -140,6 +203,7 @@ async def test_every_answer_is_accounted_for(place: Place) -> None:
     text = found.to_text()
     assert "4 answers: 2 passed, 0 refused, 2 unused" in text
     assert "correction-1-0" in text
+    assert "1 of the unknown answer other questions" in text
     assert "write them with --repairs" in text
 
 
