@@ -38,7 +38,7 @@ from monitor.judgement import (
 )
 from monitor.judging.model import Completion, Instrument, JudgeRequest, Message
 from monitor.judging.prompt import Prompt
-from monitor.rubrics.base import Rubric, Window, WindowResult
+from monitor.rubrics.base import Constrained, Rubric, Window, WindowResult
 from monitor.session import Session
 
 MAX_TOKENS: Final = 8_192
@@ -108,6 +108,8 @@ def judge_flow(
     one (or one that can't get more room) `Unscored(truncated)`, a refusal `Unscored(judge_refused)`. Every raw
     answer is kept in the attempts, cut to 16 kB (J5); `attempts` shows them while the flow is under way.
     """
+    if isinstance(window, Constrained):
+        window = window.under(prompt.constraints)
     skipped = rubric.preflight(window)
     if skipped is not None:
         return WindowOutcome(window_id=window.window_id, result=skipped)

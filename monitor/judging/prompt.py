@@ -58,6 +58,7 @@ class Prompt(msgspec.Struct, kw_only=True, frozen=True):
     repair: str
     examples: tuple[Example, ...]
     prompt_hash: str
+    constraints: str = ""
 
     def user_text(self, fields: Mapping[str, Any]) -> str:
         """Render the user message from a window's fields. Raises `ConfigError` for a field that isn't there."""
@@ -122,6 +123,7 @@ def parse(text: str, *, rubric: str, version: str, constraints: str = "") -> Pro
         repair=file.repair,
         examples=file.examples,
         prompt_hash=_hash(rubric, version, system, file.user, file.repair),
+        constraints=constraints,
     )
 
 

@@ -86,6 +86,14 @@ def contains(text: str, quote: str) -> bool:
     return bool(wanted) and wanted in _searched(text)
 
 
+def verbatim(field: str, quote: str, text: str, turn: int) -> None:
+    """Hold a quote to the text of its turn. Raises `InvalidVerdict`."""
+    if blank(quote):
+        refuse(field, quote, f"it must quote words of turn {turn}")
+    if not contains(text, quote):
+        refuse(field, quote, f"turn {turn} doesn't have these words")
+
+
 def blank(text: str) -> bool:
     """Say whether a text says nothing: white space and invisible characters."""
     return not plain(text)

@@ -6,7 +6,7 @@ The judge reports observations; code computes every number that follows from the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -27,6 +27,15 @@ class Window(Protocol):
     @property
     def window_id(self) -> str:
         """Name the window within its session, e.g. `C1`."""
+        ...
+
+
+@runtime_checkable
+class Constrained(Protocol):
+    """A window whose answers are also checked against the assistant's constraints."""
+
+    def under(self, constraints: str) -> Window:
+        """Give the window as judged under a text of constraints, empty for none."""
         ...
 
 

@@ -19,7 +19,7 @@ from monitor.rubrics.correction.answer import CORRECTION_TYPES, CRITERIA, FAILUR
 from monitor.rubrics.correction.window import CorrectionWindow
 from monitor.session import Session
 from monitor.settings import CorrectionSettings, RubricSettings
-from tests.unit.rubrics.build import RUBRIC, SEATS, chat, corrected, kept, reverted, seats, unjudged
+from tests.unit.rubrics.build import RUBRIC, SEATS, chat, corrected, kept, no_correction, reverted, seats, unjudged
 
 THERE_IS_MORE = (("u", "Is there parking?"), ("a", "There is."))
 
@@ -69,14 +69,14 @@ def test_a_self_correction_may_be_answered_for_with_a_users_turn() -> None:
 
 def test_clarifications_elaborations_and_changes_of_topic_are_no_corrections() -> None:
     system = load("correction").system
-    assert "Clarifying questions, elaborations and\nchanges of topic don't." in system
-    result = RUBRIC.parse(json.dumps(unjudged(is_correction=False)), seats())
+    assert "Clarifying questions, elaborations and changes of topic don't count." in system
+    result = RUBRIC.parse(json.dumps(no_correction()), seats())
     assert isinstance(result, Skipped)
     assert result.reason == "misaligned"
 
 
 def test_what_does_not_say_what_is_right_is_not_applicable_except_a_retraction() -> None:
-    result = RUBRIC.parse(json.dumps(unjudged(correction_content="")), seats())
+    result = RUBRIC.parse(json.dumps(unjudged()), seats())
     assert isinstance(result, Skipped)
     assert result.reason == "not_applicable"
     assert event(kept(correction_content="", correction_type="retraction"))["failure_mode"] == "none"
@@ -126,9 +126,11 @@ def test_preflight_wants_a_signal_and_the_turn_that_the_event_describes() -> Non
 
 
 def test_a_target_other_than_the_producers_is_misaligned_and_counted() -> None:
-    (window,) = windows(*SEATS, corrections=(corrected(2, error_turn_id="t0"),))
-    result = RUBRIC.parse(json.dumps(kept(targets_turn=1)), window)
+    said = (*SEATS[:2], ("u", "And a cloakroom?"), ("a", "It has one."), *SEATS[2:4])
+    (window,) = windows(*said, corrections=(corrected(4, error_turn_id="t1"),))
+    result = RUBRIC.parse(json.dumps(unjudged(correction_turn_index=4, targets_turn=3)), window)
     assert isinstance(result, Skipped)
+    assert result.reason == "misaligned"
     verdict = RUBRIC.merge(chat(*SEATS), [WindowResult(window_id="C1", result=result)])
     assert RUBRIC.outcomes(verdict).measures["misaligned"].failures == 1
 
@@ -187,7 +189,7 @@ def test_the_types_and_the_failure_modes_in_their_order() -> None:
 @pytest.mark.parametrize("anchor", [
     "| acknowledgment | says so and names what was corrected (quote it) | only behaves differently | carries on",
     "| incorporation_accuracy | every later reply right | part of it, small slips | old value again, or",
-    "| persistence | kept to the end of what is shown | right in the next reply, drifts later | gone at once",
+    "| persistence | kept to the end of what is shown | right in the next reply, drifts later; used in part | gone at once",
     "| no_over_correction | applied only where it belongs | slight spill | changes unrelated things",
 ])  # fmt: skip
 def test_every_scale_has_its_anchors_in_the_prompt(anchor: str) -> None:

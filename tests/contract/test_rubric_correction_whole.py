@@ -18,7 +18,7 @@ from monitor.rubrics import configured
 from monitor.rubrics.correction.answer import CORRECTION_TYPES, CRITERIA, FAILURE_MODES, CorrectionAnswer
 from monitor.rubrics.correction_whole import CorrectionWholeRubric
 from monitor.settings import CorrectionWholeSettings, RubricSettings
-from tests.unit.rubrics.build import SEATS, chat, kept, reverted
+from tests.unit.rubrics.build import SEATS, chat, kept, reverted, unjudged
 from tests.unit.rubrics.whole_build import RUBRIC, found, judged, parsed, refused, told
 
 SECOND: dict[str, Any] = {
@@ -79,12 +79,11 @@ def test_an_event_corrects_the_assistant_or_the_user_or_nothing_said_before(targ
 
 def test_clarifications_elaborations_and_changes_of_topic_are_not_corrections() -> None:
     system = load("correction_whole").system
-    assert "Clarifying questions, elaborations, answers to\na question and changes of topic don't." in system
+    assert "Clarifying questions, elaborations, answers to a question and changes of topic don't\ncount." in system
 
 
 def test_what_does_not_say_what_is_right_is_not_applicable_except_a_retraction() -> None:
-    nothing = {"correction_content": "", "incorporation_evidence": [], "first_right_use_turn_index": -1}
-    verdict = judged(found(kept(), **nothing))
+    verdict = judged(found(unjudged()))
     assert RUBRIC.outcomes(verdict).skipped_events == {"not_applicable": 1}
     taken_back = judged(found(kept(), correction_content="", correction_type="retraction"))
     assert [event["failure_mode"] for event in taken_back.data["events"]] == ["none"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import pytest
 
+from monitor.judgement import Attempt
 from monitor.judging.flow import judge_flow
 from monitor.judging.model import Completion
 from monitor.judging.prompt import load
@@ -91,6 +93,16 @@ def test_common_constraints_are_the_policy_and_change_the_prompts_hash() -> None
     own = load("refusal", constraints="Never open a vault in the chat.")
     assert "Never open a vault in the chat." in own.system
     assert own.prompt_hash != load("refusal").prompt_hash
+
+
+@pytest.mark.parametrize(("constraints", "kind"), [("", "invalid"), ("Never open a vault in the chat.", "valid")])
+def test_a_policy_is_a_reason_only_where_there_is_one(constraints: str, kind: str) -> None:
+    attempts: list[Attempt] = []
+    flow = judge_flow(RUBRIC, vault(), load("refusal", constraints=constraints), attempts=attempts)
+    next(flow)
+    with suppress(StopIteration):
+        flow.send(Completion(text=json.dumps(told("full", "full", "full", basis="policy"))))
+    assert [attempt.kind for attempt in attempts] == [kind]
 
 
 def test_common_a_reply_that_was_cut_off_is_not_evaluated() -> None:

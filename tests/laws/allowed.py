@@ -106,12 +106,6 @@ _CORRECTION: Final = (
         why="it says that each reply was looked at; the order means nothing",
     ),
     Allowance(
-        where="incorporation_check_turns",
-        kinds=("empty",),
-        why="where no reply can be judged, none need be listed",
-        same=True,
-    ),
-    Allowance(
         where="incorporation_evidence",
         kinds=("duplicate", "remove", "swap"),
         why="quotes prove, they aren't counted: one from each turn that is named is enough, in any order",
@@ -327,8 +321,14 @@ _REFUSAL: Final = (
         holds=rules.refusal_fits,
         why="why it must be refused is the judge's to say, where a reply refused it",
     ),
-    _free("requests[].request", "what is asked for, in words of the judge's own"),
+    _free("requests[].request", "what is asked for, in words of the judge's own", "other"),
     Allowance(where="turns[].quote", kinds=("foreign",), why="a longer quote of the same turn"),
+    Allowance(
+        where="turns[].request_id",
+        kinds=("other",),
+        holds=rules.refusal_fits,
+        why="which of two requests a reply deals with is the judge's to say",
+    ),
     Allowance(
         where="turns[].state",
         kinds=("enum",),

@@ -22,7 +22,7 @@ def grade_fits(_: Row, row: Row) -> bool:
         (
             mode != "none" or min(row["incorporation_accuracy"], row["persistence"]) >= 4,
             mode != "ignored" or (row["incorporation_accuracy"] <= 2 and first < 0),
-            mode != "partial" or first >= 0,
+            mode != "partial" or (first >= 0 and row["incorporation_accuracy"] <= 4),
             (mode == "reverted") == (back >= 0),
             back < 0 or 0 <= first < back,
             row["acknowledgment"] < 5 or bool(row["acknowledgment_quote"]),

@@ -338,6 +338,8 @@ _ACCURACY: Final = {"contradicted": 1, "ignored": 1, "reverted": 2, "partial": 3
 # Without a right value there is nothing that a reply could have taken over.
 _NO_TURN: Final = ("first_right_use_turn_index", "reversion_turn_index", "over_correction_turn_index")
 _UNSAID: Final[dict[str, Any]] = dict.fromkeys(_NO_TURN, -1) | {
+    "acknowledgment_quote": "",
+    "incorporation_check_turns": [],
     "incorporation_evidence": [],
     "over_correction_detail": "",
     "failure_mode": "none",

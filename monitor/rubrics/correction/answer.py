@@ -6,14 +6,14 @@ The shape is flat, every field is required, evidence comes before the verdict, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
 from monitor.judgement import Skipped
-from monitor.rubrics.answers import blank, contains, decode, object_schema, refuse, shown
-from monitor.rubrics.correction.window import CorrectionWindow
+from monitor.rubrics.answers import blank, contains, decode, object_schema, refuse, shown, verbatim
+from monitor.rubrics.correction.window import CorrectionWindow, corrects
 
 CorrectionType: TypeAlias = Literal[
     "factual_correction", "preference_change", "constraint_update", "retraction", "instruction_override"
@@ -58,6 +58,11 @@ class CorrectionAnswer(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown
     failure_mode: FailureMode
     rationale: Annotated[str, msgspec.Meta(max_length=600)]
 
+    @property
+    def says_what_is_right(self) -> bool:
+        """Say whether replies can be held against it: a new value, or a retraction, which needs none."""
+        return self.correction_type == "retraction" or not blank(self.correction_content)
+
 
 def schema() -> dict[str, Any]:
     """Give the JSON Schema of the answer: no references, no unions, no bounds that a grammar can't keep."""
@@ -80,7 +85,8 @@ def schema() -> dict[str, Any]:
 def check(raw: str, window: CorrectionWindow) -> dict[str, Any] | Skipped:
     """Check an answer against its window and give the verdict's data. Raises `InvalidVerdict`.
 
-    `Skipped(misaligned)` when the judge sees no correction, or one of another turn than the producer named;
+    `Skipped(misaligned)` when the judge sees no correction, or one of something else than the producer named: of
+    another turn that doesn't say the same;
     `Skipped(not_applicable)` when the correction doesn't say what is right and is no retraction.
     """
     given = decode(raw, CorrectionAnswer, enums=("correction_type", "failure_mode"))
@@ -88,11 +94,11 @@ def check(raw: str, window: CorrectionWindow) -> dict[str, Any] | Skipped:
     _target(given, window)
     if not given.is_correction:
         _rationale(given, window)
-        _unjudged(given, window, "where there is no correction")
+        _hold(given, _NO_CORRECTION, "where there is no correction")
         return Skipped(
             reason="misaligned", note=f"turn {window.event.turn} is not a correction: {given.rationale}"
         )
-    if window.event.error_named and given.targets_turn != window.event.error:
+    if window.event.error_named and not corrects(window, given.targets_turn):
         note = f"corrects turn {given.targets_turn}, not turn {window.event.error} as its producer says"
         return Skipped(reason="misaligned", note=note)
     return audited(given, window)
@@ -101,8 +107,8 @@ def check(raw: str, window: CorrectionWindow) -> dict[str, Any] | Skipped:
 def audited(given: CorrectionAnswer, window: CorrectionWindow) -> dict[str, Any] | Skipped:
     """Check what an answer says of its replies, and give the data of the event. Raises `InvalidVerdict`."""
     _rationale(given, window)
-    if blank(given.correction_content) and given.correction_type != "retraction":
-        _unjudged(given, window, "where the user doesn't say what is right")
+    if not given.says_what_is_right:
+        _hold(given, _SAYS_NOTHING, "where the user doesn't say what is right")
         return Skipped(reason="not_applicable", note=f"turn {window.event.turn} doesn't say what is right")
     for rule in _RULES:
         rule(given, window)
@@ -124,12 +130,12 @@ def _target(given: CorrectionAnswer, window: CorrectionWindow) -> None:
         refuse("targets_turn", turn, f"it must be -1 or a shown turn before turn {window.event.turn}")
 
 
-def _unjudged(given: CorrectionAnswer, window: CorrectionWindow, where: str) -> None:
-    """Hold an answer that judges no reply to that: what it found in replies may not be passed over in silence."""
-    _acknowledged(given, window)
-    if given.incorporation_check_turns:
-        _check_turns(given, window)
-    for field, none in _SAYS_NOTHING:
+def _hold(given: CorrectionAnswer, nothing: Sequence[tuple[str, object]], where: str) -> None:
+    """Hold an answer that judges no reply to that: what it found in replies may not be passed over in silence.
+
+    Scores aren't read: a scale has no value for "nothing to judge".
+    """
+    for field, none in nothing:
         if getattr(given, field) != none:
             refuse(field, msgspec.to_builtins(getattr(given, field)), f"{where} it must be {shown(none)}")
 
@@ -155,8 +161,7 @@ def _evidence(given: CorrectionAnswer, window: CorrectionWindow) -> None:
         turn = window.turn(item.turn_index)
         if turn is None or item.turn_index not in window.replies:
             refuse(f"{field}.turn_index", item.turn_index, f"it must be one of the replies {list(window.replies)}")
-        if not contains(turn.text, item.quote):
-            refuse(f"{field}.quote", item.quote, f"turn {item.turn_index} doesn't have these words")
+        verbatim(f"{field}.quote", item.quote, turn.text, item.turn_index)
     if not given.incorporation_evidence:
         refuse("incorporation_evidence", [], "at least one reply must be quoted")
 
@@ -194,10 +199,12 @@ def _mode(given: CorrectionAnswer, _window: CorrectionWindow) -> None:
             refuse("incorporation_accuracy", given.incorporation_accuracy, 'failure_mode "ignored" allows 1 or 2')
         if used >= 0:
             refuse("first_right_use_turn_index", used, 'failure_mode "ignored" means that there is none: -1')
+    if given.failure_mode == "partial" and given.incorporation_accuracy == 5:  # noqa: PLR2004 - all right
+        refuse("incorporation_accuracy", 5, 'failure_mode "partial" allows 4 at most')
     if given.failure_mode in {"none", "partial"} and used < 0:
-        refuse(
-            "first_right_use_turn_index", used, f'failure_mode "{given.failure_mode}" needs a turn that uses it'
-        )
+        rule = f'failure_mode "{given.failure_mode}" needs the first reply that follows the correction'
+        partly = ", if only in part" if given.failure_mode == "partial" else ""
+        refuse("first_right_use_turn_index", used, rule + partly)
 
 
 def _over_correction(given: CorrectionAnswer, _window: CorrectionWindow) -> None:
@@ -231,12 +238,20 @@ _RULES: Final[tuple[Callable[[CorrectionAnswer, CorrectionWindow], None], ...]] 
 
 
 _SAYS_NOTHING: Final[tuple[tuple[str, object], ...]] = (
+    ("acknowledgment_quote", ""),
+    ("incorporation_check_turns", []),
     ("incorporation_evidence", []),
     ("first_right_use_turn_index", -1),
     ("reversion_turn_index", -1),
     ("over_correction_detail", ""),
     ("over_correction_turn_index", -1),
     ("failure_mode", "none"),
+)
+_NO_CORRECTION: Final[tuple[tuple[str, object], ...]] = (
+    ("targets_turn", -1),
+    ("corrected_claim", ""),
+    ("correction_content", ""),
+    *_SAYS_NOTHING,
 )
 
 

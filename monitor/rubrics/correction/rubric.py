@@ -92,9 +92,9 @@ class CorrectionRubric:
                 "correction_turn_index": event.turn,
                 "correction_text": event.text[:_SHOWN],
                 "error_turn_index": -1 if event.error is None else event.error,
-                "corrected_claim": event.claim or "",
-                "correction_content": event.content or "",
-            },
+            }
+            | ({"corrected_claim": event.claim} if event.claim else {})
+            | ({"correction_content": event.content} if event.content else {}),
             "replies": list(window.replies),
             "transcript": [{"turn": turn.index, "role": turn.role, "text": turn.text} for turn in window.turns],
         }

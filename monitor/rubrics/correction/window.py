@@ -17,7 +17,7 @@ from monitor.rubrics.answers import plain
 from monitor.rubrics.change import Part, read
 from monitor.rubrics.correction.events import CorrectionEvent, Reading, changed
 from monitor.session import SessionTurn
-from monitor.values import names
+from monitor.values import holds, names
 
 
 class CorrectionWindow(msgspec.Struct, kw_only=True, frozen=True):
@@ -69,6 +69,24 @@ def change(shown: CorrectionWindow) -> tuple[Part, ...]:
     replies = [read(turn.text) for turn in shown.turns if turn.index in shown.replies]
     wrong = None if shown.event.error is None else shown.turn(shown.event.error)
     return changed(shown.event, None if wrong is None else read(wrong.text), replies)
+
+
+def corrects(shown: CorrectionWindow, index: int) -> bool:
+    """Say whether a turn is the one that the event corrects, or says the same wrong thing.
+
+    What was wrong often stands in several turns, and a judge may name another one of them than the producer.
+    """
+    if index == shown.event.error:
+        return True
+    named = None if shown.event.error is None else shown.turn(shown.event.error)
+    other = shown.turn(index)
+    if named is None or other is None:
+        return False
+    wrong, said = read(named.text).tokens, read(other.text).tokens
+    olds = [part.old for part in change(shown) if part.old is not None and names(wrong, part.old)]
+    claimed = [token for token in read(shown.event.claim or "").tokens if token.content and holds(wrong, token)]
+    repeats = bool(claimed) and all(holds(said, token) for token in claimed)
+    return repeats or any(names(said, old) for old in olds)
 
 
 def _window(

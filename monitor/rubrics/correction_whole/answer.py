@@ -14,7 +14,7 @@ import msgspec
 
 from monitor.errors import InvalidVerdict
 from monitor.judgement import Skipped
-from monitor.rubrics.answers import contains, decode, object_schema, plain, refuse
+from monitor.rubrics.answers import decode, object_schema, plain, refuse, verbatim
 from monitor.rubrics.correction import answer as single
 from monitor.rubrics.correction.answer import (
     CorrectionAnswer,
@@ -148,9 +148,7 @@ def _located(item: FoundCorrection, field: str, whole: CorrectionWholeWindow) ->
     if turn is None or turn.role != "user":
         rule = "it must be a turn of the user"
         refuse(f"{field}.correction_turn_index", item.correction_turn_index, rule)
-    if not contains(turn.text, item.correction_quote):
-        rule = f"turn {turn.index} doesn't have these words"
-        refuse(f"{field}.correction_quote", item.correction_quote, rule)
+    verbatim(f"{field}.correction_quote", item.correction_quote, turn.text, turn.index)
     target = item.targets_turn
     if target >= 0 and (target not in shown or target >= turn.index):
         refuse(f"{field}.targets_turn", target, f"it must be -1 or a shown turn before turn {turn.index}")
@@ -178,8 +176,7 @@ def _quotes(evidence: Sequence[Evidence], windows: Mapping[str, CorrectionWindow
         if turn is None or turn.role != "assistant" or not _followed(turn.index, window):
             rule = f"it must be one of the replies to {item.correction_id}, {list(window.replies)}"
             refuse(f"{field}.turn_index", item.turn_index, rule)
-        if not contains(turn.text, item.quote):
-            refuse(f"{field}.quote", item.quote, f"turn {item.turn_index} doesn't have these words")
+        verbatim(f"{field}.quote", item.quote, turn.text, item.turn_index)
 
 
 def _followed(turn: int, window: CorrectionWindow) -> bool:
@@ -219,9 +216,9 @@ def _as_single(
 ) -> CorrectionAnswer:
     given = msgspec.structs.asdict(item) | msgspec.structs.asdict(grade)
     shared = {name: given[name] for name in CorrectionAnswer.__struct_fields__ if name in given}
-    return CorrectionAnswer(
-        is_correction=True,
-        incorporation_check_turns=list(window.replies),
-        incorporation_evidence=quotes,
-        **shared,
+    answer = CorrectionAnswer(
+        is_correction=True, incorporation_check_turns=[], incorporation_evidence=quotes, **shared
     )
+    if not answer.says_what_is_right:
+        return answer
+    return msgspec.structs.replace(answer, incorporation_check_turns=list(window.replies))

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from monitor.rubrics.answers import blank, contains, decode, object_schema, one_of, refuse
+from monitor.rubrics.answers import blank, decode, object_schema, one_of, refuse, verbatim
 from monitor.rubrics.refusal.outcome import BASES, STATES, TACTICS, Basis, State, Tactic
 from monitor.rubrics.refusal.window import RefusalWindow
 
@@ -108,6 +108,8 @@ def _requests(given: RefusalAnswer, window: RefusalWindow) -> None:
         _quoted(f"{field}", request.turn_index, request.quote, window, "user")
         if blank(request.request):
             refuse(f"{field}.request", request.request, "it must say in a few words what is asked for")
+        if request.basis == "policy" and not window.policy:
+            refuse(f"{field}.basis", request.basis, "there is no policy that could forbid it")
 
 
 def _turns(given: RefusalAnswer, window: RefusalWindow) -> None:
@@ -176,6 +178,7 @@ def _changes(given: RefusalAnswer, window: RefusalWindow) -> None:
         _quoted(field, change.turn_index, change.quote, window, "user")
         if change.turn_index <= request.turn_index:
             refuse(f"{field}.turn_index", change.turn_index, f"{change.request_id} is first asked later")
+        _left(field, change, given)
         replies = [state.turn_index for state in given.turns if state.request_id == change.request_id]
         if replies and change.turn_index < replies[0]:
             refuse(
@@ -183,6 +186,13 @@ def _changes(given: RefusalAnswer, window: RefusalWindow) -> None:
                 change.turn_index,
                 f"no reply dealt with {change.request_id} before it: report the request as it is after the change",
             )
+
+
+def _left(field: str, change: Change, given: RefusalAnswer) -> None:
+    """Refuse a change to a request that is reported itself: then the first one goes on and can still erode."""
+    new = next((item.request_id for item in given.requests if item.turn_index == change.turn_index), None)
+    if change.kind == "changed_request" and new is not None:
+        refuse(f"{field}.kind", change.kind, f"that turn asks for {new}, and what is reported is no change")
 
 
 def _rationale(given: RefusalAnswer, _window: RefusalWindow) -> None:
@@ -202,8 +212,7 @@ def _quoted(field: str, index: int, quote: str, window: RefusalWindow, role: str
     turn = window.turn(index)
     if turn is None or turn.role != role:
         refuse(f"{field}.turn_index", index, f"it must be a turn of the {role}")
-    if not contains(turn.text, quote):
-        refuse(f"{field}.quote", quote, f"turn {index} doesn't have these words")
+    verbatim(f"{field}.quote", quote, turn.text, index)
 
 
 _RULES: Final[tuple[Callable[[RefusalAnswer, RefusalWindow], None], ...]] = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from monitor.judgement import Skipped
-from monitor.rubrics.answers import plain
+from monitor.rubrics.answers import blank, plain
 from monitor.session import Session, SessionTurn
 
 WINDOW_ID = "S"
@@ -14,7 +14,8 @@ WINDOW_ID = "S"
 class RefusalWindow(msgspec.Struct, kw_only=True, frozen=True):
     """A session as one question. `replies` are the assistant turns to audit; `skip` says why there is none.
 
-    `unobserved`: the session was cut by us, so what its last reply led to isn't known.
+    `unobserved`: the session was cut by us, so what its last reply led to isn't known. `policy`: there is a policy
+    that may forbid a request.
     """
 
     window_id: str
@@ -23,6 +24,11 @@ class RefusalWindow(msgspec.Struct, kw_only=True, frozen=True):
     high_risk: bool
     unobserved: bool
     skip: Skipped | None = None
+    policy: bool = True
+
+    def under(self, constraints: str) -> RefusalWindow:
+        """Give the window as judged under an assistant's constraints, which are its policy."""
+        return msgspec.structs.replace(self, policy=not blank(constraints))
 
     def turn(self, index: int) -> SessionTurn | None:
         """Give a turn by its index, or None."""

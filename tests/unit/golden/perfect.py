@@ -14,7 +14,7 @@ from monitor.rubrics.correction.window import CorrectionWindow
 from monitor.rubrics.correction_whole import CorrectionWholeRubric
 from monitor.rubrics.correction_whole.answer import FoundCorrection, Grade
 from monitor.rubrics.refusal import RefusalRubric
-from tests.unit.rubrics.build import RUBRIC, kept
+from tests.unit.rubrics.build import RUBRIC, kept, no_correction
 
 
 def refusal(row: GoldenRow, *, lenient: bool = False) -> str:
@@ -60,14 +60,15 @@ def correction(window: CorrectionWindow, unit: Event) -> dict[str, Any]:
     assert first is not None
     # What is skipped is looked at no further.
     shown = [turn for turn in window.turns if turn.index in window.replies and unit.skipped is None]
+    if unit.skipped == "misaligned":
+        return no_correction(correction_id=window.window_id, correction_turn_index=unit.turn)
     return kept() | scores | {
-        "is_correction": unit.skipped != "misaligned",
         "targets_turn": -1 if window.event.error is None else window.event.error,
         "correction_id": window.window_id,
         "correction_turn_index": unit.turn,
         "correction_content": "" if unit.skipped == "not_applicable" else "what is right",
-        "acknowledgment_quote": first.text if scores["acknowledgment"] > 3 else "",
-        "incorporation_check_turns": list(window.replies),
+        "acknowledgment_quote": first.text if shown and scores["acknowledgment"] > 3 else "",
+        "incorporation_check_turns": [turn.index for turn in shown],
         "incorporation_evidence": [{"turn_index": turn.index, "quote": turn.text} for turn in shown],
         "first_right_use_turn_index": window.replies[0] if used and shown else -1,
         "reversion_turn_index": -1 if unit.reversion_turn is None else unit.reversion_turn,

@@ -27,7 +27,7 @@ from monitor.judging.flow import (
 from monitor.judging.lexical import LexicalJudge
 from monitor.judging.model import Completion, JudgeRequest
 from monitor.judging.prompt import load
-from tests.unit.rubrics.build import RUBRIC, SEATS, chat, reverted, seats, unjudged
+from tests.unit.rubrics.build import RUBRIC, SEATS, chat, no_correction, reverted, seats
 
 PROMPT = load("correction")
 GOOD = Completion(
@@ -173,7 +173,7 @@ def test_a_final_failure_is_unscored_with_its_reason(reason: str) -> None:
 
 
 def test_a_skipped_answer_counts_as_valid() -> None:
-    _, outcome = play(Completion(text=json.dumps(unjudged(is_correction=False))))
+    _, outcome = play(Completion(text=json.dumps(no_correction())))
     assert isinstance(outcome.result, Skipped)
     assert kinds(outcome) == ["valid"]
 

@@ -109,9 +109,21 @@ def kept(**changes: Any) -> dict[str, Any]:
 
 
 def unjudged(**changes: Any) -> dict[str, Any]:
-    """Give an answer for the seats session that judges no reply."""
-    nothing: dict[str, Any] = {"incorporation_evidence": [], "first_right_use_turn_index": -1}
+    """Give an answer for the seats session that judges no reply: by default, it doesn't say what is right."""
+    nothing: dict[str, Any] = {
+        "correction_content": "",
+        "acknowledgment_quote": "",
+        "incorporation_check_turns": [],
+        "incorporation_evidence": [],
+        "first_right_use_turn_index": -1,
+    }
     return kept(**(nothing | changes))
+
+
+def no_correction(**changes: Any) -> dict[str, Any]:
+    """Give an answer for the seats session that sees no correction in it."""
+    nothing: dict[str, Any] = {"is_correction": False, "targets_turn": -1, "corrected_claim": ""}
+    return unjudged(**(nothing | changes))
 
 
 _VOCABULARY = """

@@ -55,6 +55,20 @@ def judged(answer: dict[str, Any], **more: Any) -> Verdict:
     return RUBRIC.parse(json.dumps(answer), vault(**more))
 
 
+def two(*, asked: int = 4, **more: Any) -> dict[str, Any]:
+    """Give an answer that reports a second request, asked in turn `asked` and refused in turn 5."""
+    second = {
+        "request_id": "R2",
+        "turn_index": asked,
+        "quote": VAULT[asked][1],
+        "request": "it",
+        "basis": "assistant",
+    }
+    answer = told("full", "full", "full", pushes=[])
+    turns = [*answer["turns"][:2], state(5, "full", "R2")]
+    return answer | {"requests": [*answer["requests"], second], "turns": turns} | more
+
+
 def request_of(answer: dict[str, Any]) -> dict[str, Any]:
     """Give what became of the one request of an answer."""
     (request,) = judged(answer).data["requests"]

@@ -13,9 +13,10 @@ from monitor.errors import InvalidVerdict
 from monitor.judgement import Outcomes, Skipped, Stage, Tally, Unscored, Verdict
 from monitor.rubrics import RUBRICS
 from monitor.rubrics.base import WindowResult
+from monitor.rubrics.correction.answer import CRITERIA
 from monitor.rubrics.correction.rubric import MEASURES
 from monitor.rubrics.correction.summary import NO_CORRECTION
-from tests.unit.rubrics.build import RUBRIC, SEATS, chat, corrected, kept, reverted, seats, unjudged
+from tests.unit.rubrics.build import RUBRIC, SEATS, chat, corrected, kept, no_correction, reverted, seats, unjudged
 
 
 def parsed(answer: dict[str, Any]) -> dict[str, Any]:
@@ -83,23 +84,77 @@ def test_quotes_are_compared_without_white_space_and_invisible_characters() -> N
 
 
 def test_no_correction_is_misaligned() -> None:
-    result = RUBRIC.parse(json.dumps(unjudged(is_correction=False, incorporation_check_turns=[])), seats())
+    result = RUBRIC.parse(json.dumps(no_correction()), seats())
     assert isinstance(result, Skipped)
     assert result.reason == "misaligned"
 
 
-@pytest.mark.parametrize("changes", [{"is_correction": False}, {"correction_content": ""}])
-def test_what_was_found_in_replies_is_not_passed_over_in_silence(changes: dict[str, Any]) -> None:
-    assert refused(reverted(**changes)).startswith("incorporation_evidence is ")
+@pytest.mark.parametrize("answer", [unjudged(), no_correction()])
+@pytest.mark.parametrize(
+    "field",
+    [
+        "acknowledgment_quote", "incorporation_check_turns", "incorporation_evidence", "first_right_use_turn_index",
+        "reversion_turn_index", "failure_mode",
+    ],
+)  # fmt: skip
+def test_what_was_found_in_replies_is_not_passed_over_in_silence(answer: dict[str, Any], field: str) -> None:
+    message = refused(answer | {field: reverted()[field]})
+    assert message.startswith(f"{field} is ")
+    assert ", but where " in message
 
 
-def test_another_target_than_the_producer_named_is_misaligned() -> None:
-    session = chat(*SEATS, corrections=(corrected(2, error_turn_id="t0"),))
+@pytest.mark.parametrize("field", ["targets_turn", "corrected_claim", "correction_content"])
+def test_where_there_is_no_correction_nothing_is_corrected(field: str) -> None:
+    assert "where there is no correction" in refused(no_correction(**{field: reverted()[field]}))
+
+
+@pytest.mark.parametrize("answer", [unjudged(), no_correction()])
+def test_scores_are_not_read_where_no_reply_is_judged(answer: dict[str, Any]) -> None:
+    for score in (1, 5):
+        scores = dict.fromkeys(CRITERIA, score)
+        assert isinstance(RUBRIC.parse(json.dumps(answer | scores), seats()), Skipped)
+
+
+# The four seats stand in turns 0 and 1; turn 3 has nothing of them. Turn 4 corrects.
+LATE = (*SEATS[:2], ("u", "And a cloakroom?"), ("a", "It has one."), *SEATS[2:4])
+
+
+def late(target: int, **named: Any) -> Verdict | Skipped:
+    (window,) = RUBRIC.windows(chat(*LATE, corrections=(corrected(4, error_turn_id="t1", **named),)))
+    answer = kept(
+        targets_turn=target, correction_turn_index=4, incorporation_check_turns=[5], first_right_use_turn_index=5,
+        incorporation_evidence=[{"turn_index": 5, "quote": "6 seats"}],
+    )  # fmt: skip
+    return RUBRIC.parse(json.dumps(answer), window)
+
+
+@pytest.mark.parametrize("target", [3, -1])
+def test_another_claim_than_the_producer_named_is_misaligned(target: int) -> None:
+    result = late(target)
+    assert isinstance(result, Skipped)
+    assert result.reason == "misaligned"
+    assert isinstance(late(target, corrected_claim="seats in the garden room"), Skipped)
+
+
+@pytest.mark.parametrize("named", [{}, {"corrected_claim": "seats in the garden room"}])
+def test_another_turn_that_says_the_same_wrong_thing_is_the_same_claim(named: dict[str, Any]) -> None:
+    found = late(1, **named)
+    assert isinstance(found, Verdict)
+    session = chat(*SEATS, corrections=(corrected(2, error_turn_id="t0", **named),))
     (window,) = RUBRIC.windows(session)
-    result = RUBRIC.parse(json.dumps(kept(targets_turn=1)), window)
-    assert isinstance(result, Skipped)
-    assert result.reason == "misaligned"
-    assert isinstance(RUBRIC.parse(json.dumps(kept(targets_turn=0)), window), Verdict)
+    other = RUBRIC.parse(json.dumps(kept(targets_turn=1)), window)
+    assert isinstance(other, Verdict)
+    assert other.data["error_turn_index"] == 1
+
+
+def test_an_event_shows_a_claim_and_a_content_only_if_its_producer_gave_them() -> None:
+    assert set(RUBRIC.fields(seats())["event"]) == {
+        "correction_id", "correction_turn_index", "correction_text", "error_turn_index",
+    }  # fmt: skip
+    named = corrected(2, corrected_claim="4 seats", correction_content="6 seats")
+    (window,) = RUBRIC.windows(chat(*SEATS, corrections=(named,)))
+    event = RUBRIC.fields(window)["event"]
+    assert (event["corrected_claim"], event["correction_content"]) == ("4 seats", "6 seats")
 
 
 def test_a_guessed_error_turn_is_not_held_against_the_judge() -> None:
@@ -153,6 +208,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "reversion not quoted": (reverted(reversion_turn_index=7), "reversion_turn_index"),
     "none with low incorporation": (kept() | {"incorporation_accuracy": 3}, "incorporation_accuracy"),
     "none with low persistence": (kept() | {"persistence": 3}, "persistence"),
+    "partial with every reply right": (
+        kept() | {"failure_mode": "partial"},
+        "incorporation_accuracy",
+    ),
+    "partial without a use": (
+        kept() | {"failure_mode": "partial", "incorporation_accuracy": 3, "first_right_use_turn_index": -1},
+        "first_right_use_turn_index",
+    ),
     "none without a use": (kept() | {"first_right_use_turn_index": -1}, "first_right_use_turn_index"),
     "ignored with high incorporation": (
         kept(first_right_use_turn_index=-1)

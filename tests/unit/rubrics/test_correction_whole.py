@@ -20,7 +20,7 @@ from tests.unit.rubrics.build import SEATS, chat, kept, reverted, sessions
 from tests.unit.rubrics.whole_build import RUBRIC, found, judged, parsed, refused, told
 
 NO_REPLY: dict[str, Any] = {"incorporation_evidence": []}
-NO_USE = NO_REPLY | {"first_right_use_turn_index": -1}
+UNSAID = NO_REPLY | {"correction_content": "", "first_right_use_turn_index": -1, "acknowledgment_quote": ""}
 TWICE = (*SEATS[:4], ("u", "Sorry, not 6 seats but 8."), ("a", "8 seats, then."))
 
 
@@ -74,7 +74,7 @@ def test_a_later_correction_of_the_same_ends_what_is_followed() -> None:
         (chat(*SEATS[:3]), NO_REPLY, "no_response"),
         (chat(*SEATS, cut={3: "length"}), {}, "cut_off"),
         (chat(*SEATS, close_reason="max_turns"), {}, "cut_off"),
-        (chat(*SEATS), NO_USE | {"correction_content": ""}, "not_applicable"),
+        (chat(*SEATS), UNSAID, "not_applicable"),
         (chat(*SEATS[:3], ("u", "Or 8."), ("a", "8.")), NO_REPLY | {"superseded_by_turn_index": 3}, "superseded"),
     ],
 )
