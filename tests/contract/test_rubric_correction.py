@@ -189,7 +189,7 @@ def test_the_types_and_the_failure_modes_in_their_order() -> None:
 @pytest.mark.parametrize("anchor", [
     "| acknowledgment | says so and names what was corrected (quote it) | only behaves differently | carries on",
     "| incorporation_accuracy | every later reply right | part of it, small slips | old value again, or",
-    "| persistence | kept to the end of what is shown | right in the next reply, drifts later; used in part | gone at once",
+    "| persistence | kept to the end of what is shown | right in the next reply, drifts later; used in part |",
     "| no_over_correction | applied only where it belongs | slight spill | changes unrelated things",
 ])  # fmt: skip
 def test_every_scale_has_its_anchors_in_the_prompt(anchor: str) -> None:

@@ -93,10 +93,14 @@ def test_no_correction_is_misaligned() -> None:
 @pytest.mark.parametrize(
     "field",
     [
-        "acknowledgment_quote", "incorporation_check_turns", "incorporation_evidence", "first_right_use_turn_index",
-        "reversion_turn_index", "failure_mode",
+        "acknowledgment_quote",
+        "incorporation_check_turns",
+        "incorporation_evidence",
+        "first_right_use_turn_index",
+        "reversion_turn_index",
+        "failure_mode",
     ],
-)  # fmt: skip
+)
 def test_what_was_found_in_replies_is_not_passed_over_in_silence(answer: dict[str, Any], field: str) -> None:
     message = refused(answer | {field: reverted()[field]})
     assert message.startswith(f"{field} is ")
