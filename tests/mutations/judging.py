@@ -101,8 +101,8 @@ MUTANTS: Final = (
         rule="J2",
         title="quotes aren't looked for in the transcript",
         path=ANSWER,
-        old="if not contains(turn.text, item.quote):",
-        new="if False:",
+        old='verbatim(f"{field}.quote", item.quote, turn.text, item.turn_index)',
+        new="pass",
         tests=(CORRECTION + "test_a_quote_that_is_not_in_the_turn_is_refused",),
     ),
     Mutant(
