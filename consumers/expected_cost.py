@@ -10,12 +10,15 @@ import structlog
 
 from monitor.config import Settings
 from monitor.errors import ConfigError
-from monitor.judging.forecast import ASSUMED_SCREEN_TOKENS, assumed_cost, forecast
+from monitor.judging.extract import PROMPT as EXTRACTOR
+from monitor.judging.extract import extraction_of
+from monitor.judging.forecast import ASSUMED_EXTRACTION_TOKENS, ASSUMED_SCREEN_TOKENS, assumed_cost, forecast
 from monitor.judging.open import judge_name
-from monitor.judging.prices import NUSD, price_of
+from monitor.judging.prices import NUSD, Price, price_of
 from monitor.judging.prompt import constraints_for, load
 from monitor.judging.screen import PROMPTS, screened
-from monitor.rubrics import RUBRICS
+from monitor.rubrics import RUBRICS, configured
+from monitor.rubrics.base import Rubric
 from monitor.sampling.policy_file import PolicyFile
 from monitor.store import Store
 
@@ -34,8 +37,8 @@ def expected_cost(settings: Settings, judge: str, store: Store) -> None:
         policy = PolicyFile(settings.sampling.policy, rubrics=RUBRICS).policy
         constraints = constraints_for(settings.judge.constraints, None)
         assumed = {
-            name: assumed_cost(load(name, constraints=constraints), price) + screens.get(name, 0)
-            for name in RUBRICS
+            name: _full(rubric, constraints, price) + screens.get(name, 0)
+            for name, rubric in configured(settings.rubrics).items()
         }
     except ConfigError as error:
         log.warning("judge_cost_unknown", reason=str(error))
@@ -56,6 +59,14 @@ def expected_cost(settings: Settings, judge: str, store: Store) -> None:
         cost_of_a_job="measured" if all(item.measured for item in found) else "partly assumed",
         prices=price.version,
     )
+
+
+def _full(rubric: Rubric, constraints: str, price: Price) -> int:
+    """Give what judging is assumed to cost, in 1e-9 $: one question, and the one before it where there is one."""
+    cost = assumed_cost(load(rubric.name, constraints=constraints), price)
+    if extraction_of(rubric) is None:
+        return cost
+    return cost + assumed_cost(load(EXTRACTOR, constraints=constraints), price, ASSUMED_EXTRACTION_TOKENS)
 
 
 def _screens(settings: Settings) -> dict[str, int]:

@@ -22,6 +22,7 @@ from monitor.judging.batches import BatchPost, answered
 from monitor.judging.breaker import Breaker
 from monitor.judging.deferred import DeferredRun
 from monitor.judging.drive import JobRun
+from monitor.judging.extract import prompt_of
 from monitor.judging.flow import judgement
 from monitor.judging.model import JudgeModel
 from monitor.judging.prices import FREE, Price
@@ -84,8 +85,8 @@ class JobJudge:
         )
         self.gate = self._asker.gate
         self._log = structlog.get_logger().bind(process="judge")
-        for name in rubrics:
-            self._prompts.of(name, None)
+        for rubric in rubrics.values():
+            prompt_of(self._prompts, rubric, None)
 
     @property
     def down(self) -> str | None:
@@ -115,7 +116,7 @@ class JobJudge:
             raise InvalidJob("unknown_rubric", f"there is no rubric {job.rubric!r} in this version")
         session = _session(job)
         self._asker.heed_family(session.attributes.model)
-        prompt = self._prompts.of(rubric.name, session.attributes.assistant)
+        prompt = prompt_of(self._prompts, rubric, session.attributes.assistant)
         try:
             run = self._run(job, session, rubric, prompt, deferred=deferred)
         except BackslideError:

@@ -21,13 +21,14 @@ _STOPS: Final[dict[AttemptKind, Stop]] = {"truncated": "max_tokens", "refused": 
 
 
 class Step(msgspec.Struct, kw_only=True, frozen=True):
-    """One question and its answer. `messages` is the prompt after the system part.
+    """One question and its answer. `system` and `messages` are the prompt.
 
     `kind` is that of the attempt; `error` says what was wrong with the answer, None if nothing.
     """
 
     window: str
     number: int
+    system: str
     messages: tuple[Message, ...]
     answer: str
     kind: AttemptKind
@@ -43,7 +44,6 @@ class Explanation(msgspec.Struct, kw_only=True, frozen=True):
     judge: str
     prompt_version: str
     prompt_hash: str
-    system: str
     steps: list[Step]
     result: Result
 
@@ -64,7 +64,6 @@ def explain(judgement: Judgement, run: DeferredRun) -> Explanation:
         judge=judgement.judge,
         prompt_version=judgement.prompt_version,
         prompt_hash=judgement.prompt_hash,
-        system=run.prompt.system,
         steps=list(_steps(judgement.attempts, run)),
         result=judgement.result,
     )
@@ -78,6 +77,7 @@ def _steps(attempts: list[Attempt], run: DeferredRun) -> Iterator[Step]:
         yield Step(
             window=attempt.window,
             number=attempt.number,
+            system=question.request.system,
             messages=question.request.messages,
             answer=attempt.raw,
             kind=attempt.kind,
@@ -98,10 +98,13 @@ def _reply(attempt: Attempt) -> Reply:
 
 def _lines(found: Explanation) -> Iterator[str]:
     yield f"=== session {found.session_id}, segment {found.segment}: {found.rubric} by {found.judge}"
-    if found.steps:
-        yield f"--- system (prompt {found.prompt_version}, {found.prompt_hash})"
-        yield found.system
+    system = ""
     for step in found.steps:
+        if step.system != system:
+            # The question that finds what the others are about has a prompt of its own.
+            system = step.system
+            yield f"--- system (prompt {found.prompt_version}, {found.prompt_hash})"
+            yield system
         for message in step.messages:
             yield f"--- {step.window}, attempt {step.number}: {message.role}"
             yield message.text

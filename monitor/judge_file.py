@@ -21,6 +21,7 @@ from monitor.judge_summary import JudgeCounts, JudgeSummary
 from monitor.judgement import Judgement
 from monitor.judgement_file import JudgementFile
 from monitor.judging.deferred import DeferredRuns
+from monitor.judging.extract import prompt_of
 from monitor.judging.model import JudgeModel
 from monitor.judging.prices import FREE, Price
 from monitor.offline_judge import Calls, OfflineJudge, checked_judge
@@ -122,8 +123,9 @@ class FileJudge:
     def _check(self, known: Judgement, job: Job) -> None:
         """Refuse to go on with a file that another instrument began: its rates would mean nothing."""
         assistant = session_view(job.content).attributes.assistant
-        prompt = self.judge.prompts.of(job.rubric, assistant)
-        now = (self.judge.model.name, self._rubrics[job.rubric].version, prompt.prompt_hash)
+        rubric = self._rubrics[job.rubric]
+        prompt = prompt_of(self.judge.prompts, rubric, assistant)
+        now = (self.judge.model.name, rubric.version, prompt.prompt_hash)
         then = (known.judge, known.rubric_version, known.prompt_hash)
         if now != then:
             raise InputError(

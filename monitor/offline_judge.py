@@ -23,6 +23,7 @@ from monitor.judging.accounting import ANSWERED, TOKEN_TYPES, Call
 from monitor.judging.breaker import Breaker
 from monitor.judging.check import check_judge
 from monitor.judging.drive import Driver, JobRun, Postponed
+from monitor.judging.extract import prompt_of
 from monitor.judging.gate import Gate
 from monitor.judging.limits import Limiter
 from monitor.judging.model import JudgeModel
@@ -141,7 +142,7 @@ class OfflineJudge:
         """
         session = session_view(job.content)
         rubric = self._rubrics[job.rubric]
-        prompt = self.prompts.of(job.rubric, session.attributes.assistant)
+        prompt = prompt_of(self.prompts, rubric, session.attributes.assistant)
         run = JobRun(job, session, rubric, prompt, max_tokens=self._max_tokens)
         question = self._screens.question(job, session) if self._screens and run.request else None
         if self._screens is None or self._screen_lane is None or question is None:

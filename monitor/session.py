@@ -109,6 +109,19 @@ class SessionTurn(msgspec.Struct, kw_only=True, frozen=True):
         return self.finish_reason in {"length", "cancelled", "max_tokens", "content_filter", "error"}
 
 
+class ExtractedCorrection(msgspec.Struct, kw_only=True, frozen=True):
+    """A correction that a model found in a session: `text` are words of turn `turn`.
+
+    `error` is the earlier turn with what is corrected, `claim` words of it, `content` what is right; None: unsaid.
+    """
+
+    turn: int
+    text: str
+    error: int | None = None
+    claim: str | None = None
+    content: str | None = None
+
+
 class SessionAttributes(msgspec.Struct, kw_only=True, frozen=True):
     """Who answered and how: the first value that a turn states; risk is high if any turn says so."""
 
@@ -122,7 +135,11 @@ class SessionAttributes(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Session(msgspec.Struct, kw_only=True, frozen=True):
-    """The decoded view of a finished session segment."""
+    """The decoded view of a finished session segment.
+
+    `extracted` is what a model found that looked for corrections, beside the producer's `corrections`; None if
+    none has looked, which leaves it to wording.
+    """
 
     tenant: str
     session_id: str
@@ -137,6 +154,7 @@ class Session(msgspec.Struct, kw_only=True, frozen=True):
     feedback: tuple[Feedback, ...] = ()
     ended: bool = False
     event_ids: tuple[str, ...] = ()
+    extracted: tuple[ExtractedCorrection, ...] | None = None
 
     @property
     def was_cut(self) -> bool:

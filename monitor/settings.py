@@ -309,6 +309,11 @@ class JudgeSettings(InstrumentSettings):
 class CorrectionSettings(Section):
     """The correction rubric."""
 
+    extractor: Literal["lexical", "model"] = Field(
+        default="lexical",
+        description="Who finds corrections that no producer names: wording rules, which miss 15 to 50 % of them, "
+        "or the judge, for one more call a session that shows it the whole transcript.",
+    )
     replies: int = Field(default=4, ge=1, le=50, description="Assistant turns that an event's window follows up.")
     max_events: int = Field(default=8, ge=1, le=100, description="Corrections judged in a session.")
     review_score: float = Field(

@@ -22,6 +22,7 @@ import msgspec
 
 from monitor.decision import Job
 from monitor.judgement import Attempt, Judgement, Result, Unscored
+from monitor.judging.extract import Opening, opening, prompt_of
 from monitor.judging.flow import (
     MAX_TOKENS,
     MAX_TOKENS_CAP,
@@ -64,7 +65,8 @@ class _Asked(msgspec.Struct, kw_only=True, eq=False):
 class DeferredRun:
     """One job on its way to a judgement, all of its windows at once.
 
-    Raises what the rubric raises on a session that it can't cut into windows.
+    Where something has to be found first that is asked alone, and `session` then has what was found. Raises what
+    the rubric raises on a session that it can't cut into windows.
     """
 
     def __init__(
@@ -75,8 +77,13 @@ class DeferredRun:
         self.rubric = rubric
         self.prompt = prompt
         self._max_tokens = max_tokens
-        self._waiting: deque[Window] = deque(windows_of(rubric, session))
+        self._waiting: deque[Window] = deque()
         self._asked: list[_Asked] = []
+        self._opening = opening(rubric, session, prompt)
+        if self._opening is None:
+            self._waiting.extend(windows_of(rubric, session))
+        else:
+            self._ask_first(self._opening)
         self._open()
 
     @property
@@ -117,6 +124,22 @@ class DeferredRun:
             prices=prices,
         )
 
+    def _ask_first(self, first: Opening) -> None:
+        attempts: list[Attempt] = []
+        cap = max(MAX_TOKENS_CAP, self._max_tokens)
+        flow = first.flow(max_tokens=self._max_tokens, max_tokens_cap=cap, attempts=attempts)
+        if flow is None:
+            self._found(first, None)
+            return
+        self._asked.append(asked := _Asked(flow=flow, attempts=attempts))
+        self._advance(asked, None)
+
+    def _found(self, first: Opening, outcome: WindowOutcome | None) -> None:
+        self._opening, found = None, first.session(outcome)
+        if found is not None:
+            self.session = found
+            self._waiting.extend(windows_of(self.rubric, found))
+
     def _open(self) -> None:
         """Ask about all windows at once; in a sequential rubric about the next one, when there is its answer."""
         while self._waiting and not (self.rubric.sequential and self.questions):
@@ -144,6 +167,8 @@ class DeferredRun:
             request = next(asked.flow) if reply is None else asked.flow.send(reply)
         except StopIteration as stop:
             asked.question, asked.outcome = None, stop.value
+            if self._opening is not None:
+                self._found(self._opening, asked.outcome)
             return
         number = len(asked.attempts) + 1
         asked.question = Question(
@@ -164,9 +189,9 @@ class DeferredRuns:
 
     def of(self, job: Job) -> DeferredRun:
         """Make a fresh run. Raises `KeyError` for an unknown rubric, `msgspec.DecodeError` for no session."""
-        session = session_view(job.content)
-        prompt = self._prompts.of(job.rubric, session.attributes.assistant)
-        return DeferredRun(job, session, self._rubrics[job.rubric], prompt, max_tokens=self._max_tokens)
+        session, rubric = session_view(job.content), self._rubrics[job.rubric]
+        prompt = prompt_of(self._prompts, rubric, session.attributes.assistant)
+        return DeferredRun(job, session, rubric, prompt, max_tokens=self._max_tokens)
 
 
 def question_id(job: Job, prompt: Prompt, request: JudgeRequest, number: int) -> str:

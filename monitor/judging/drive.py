@@ -29,6 +29,7 @@ from monitor.errors import JudgeError, JudgeFatal, JudgeUnavailable
 from monitor.judgement import Judgement, Unscored, UnscoredReason, Usage
 from monitor.judging.accounting import Call, OnCall
 from monitor.judging.breaker import Breaker, Refused, Ticket
+from monitor.judging.extract import Opening, opening
 from monitor.judging.flow import (
     MAX_TOKENS,
     MAX_TOKENS_CAP,
@@ -68,7 +69,8 @@ class Postponed(msgspec.Struct, kw_only=True, frozen=True):
 class JobRun:
     """One job on its way to a judgement: which windows are done, what is being asked, what has been spent.
 
-    Windows are asked about in order. After the first `Unscored` one the rest are left out, since the session is
+    Windows are asked about in order, after the question that finds what they are about if the rubric has one:
+    `session` then has what was found. After the first `Unscored` one the rest are left out, since the session is
     unscored whatever they say. Raises what the rubric raises on a session that it can't cut into windows.
     """
 
@@ -87,8 +89,14 @@ class JobRun:
         self.spent_s = 0.0  # of the deadline, on calls and the waits between them; being put off doesn't count
         self.started_at: int | None = None  # Unix milliseconds of the first call
         self._max_tokens = max_tokens
-        self._windows: deque[Window] = deque(windows_of(rubric, session))
+        self._cap = max(MAX_TOKENS_CAP, max_tokens)
+        self._windows: deque[Window] = deque()
         self._flow: Flow | None = None
+        self._opening = opening(rubric, session, prompt)
+        if self._opening is None:
+            self._windows.extend(windows_of(rubric, session))
+        else:
+            self._open(self._opening)
         self._open_next()
 
     def answer(self, reply: Reply) -> None:
@@ -101,12 +109,24 @@ class JobRun:
             self._close(stop.value)
             self._open_next()
 
+    def _open(self, first: Opening) -> None:
+        self._flow = first.flow(max_tokens=self._max_tokens, max_tokens_cap=self._cap)
+        if self._flow is None:
+            self._found(first, None)
+        else:
+            self.request = next(self._flow)
+
+    def _found(self, first: Opening, outcome: WindowOutcome | None) -> None:
+        self._opening, found = None, first.session(outcome)
+        if found is not None:
+            self.session = found
+            self._windows.extend(windows_of(self.rubric, found))
+
     def _open_next(self) -> None:
         while self.request is None and self._windows:
-            cap = max(MAX_TOKENS_CAP, self._max_tokens)
             window = self.rubric.carry(self._windows.popleft(), results(self.outcomes))
             self._flow = judge_flow(
-                self.rubric, window, self.prompt, max_tokens=self._max_tokens, max_tokens_cap=cap
+                self.rubric, window, self.prompt, max_tokens=self._max_tokens, max_tokens_cap=self._cap
             )
             try:
                 self.request = next(self._flow)
@@ -116,6 +136,8 @@ class JobRun:
     def _close(self, outcome: WindowOutcome) -> None:
         self.outcomes.append(outcome)
         self.request = self._flow = None
+        if self._opening is not None:
+            self._found(self._opening, outcome)
         if isinstance(outcome.result, Unscored):
             self._windows.clear()
 

@@ -43,6 +43,8 @@ from monitor.session import Session
 
 MAX_TOKENS: Final = 8_192
 MAX_TOKENS_CAP: Final = 32_768
+EXTRACT: Final = "extract"
+"""Id of the window that finds what the others are about (`monitor.judging.extract`)."""
 EMPTY_ANSWER: Final = "(empty answer)"
 
 
@@ -148,8 +150,15 @@ def result_of(rubric: Rubric, session: Session, outcomes: Sequence[WindowOutcome
 
 
 def results(outcomes: Sequence[WindowOutcome]) -> list[WindowResult]:
-    """Give what a rubric sees of the windows that are done: results, no attempts."""
-    return [WindowResult(window_id=item.window_id, result=item.result) for item in outcomes]
+    """Give what a rubric sees of the windows that are done: results, no attempts.
+
+    Of the one that found what the others are about it sees only that the judge failed on it.
+    """
+    return [
+        WindowResult(window_id=item.window_id, result=item.result)
+        for item in outcomes
+        if item.window_id != EXTRACT or isinstance(item.result, Unscored)
+    ]
 
 
 def judgement(

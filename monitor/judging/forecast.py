@@ -17,6 +17,7 @@ CHARACTERS_A_TOKEN: Final = 3
 ASSUMED_WINDOW_TOKENS: Final = 2_000
 ASSUMED_OUTPUT_TOKENS: Final = 1_200
 ASSUMED_SCREEN_TOKENS: Final = 100
+ASSUMED_EXTRACTION_TOKENS: Final = 200
 _SHORTEST_DAYS: Final = 1 / 24
 
 
@@ -40,7 +41,7 @@ def assumed_cost(prompt: Prompt, price: Price, output_tokens: int = ASSUMED_OUTP
     """Give the cost of a job of which nothing is known, in 1e-9 $.
 
     One call: the frozen prefix from the cache, at three characters a token, 2,000 tokens of window and 1,200 of
-    answer (of a screen's: 100).
+    answer (of a screen's: 100, of an extraction's: 200).
     """
     usage = Usage(
         input_tokens=ASSUMED_WINDOW_TOKENS,

@@ -48,7 +48,8 @@ class Prompt(msgspec.Struct, kw_only=True, frozen=True):
     """A prompt version with an assistant's constraints: all that a request is rendered from but the window.
 
     `system` is complete (role, rules, examples, constraints) and the same for every session that this prompt
-    judges, so that providers can cache it. `prompt_hash` covers system, user and repair.
+    judges, so that providers can cache it. `prompt_hash` covers system, user and repair. `first` is the prompt of
+    the question that comes before the others (`led`); version and hash are then those of both.
     """
 
     rubric: str
@@ -59,6 +60,7 @@ class Prompt(msgspec.Struct, kw_only=True, frozen=True):
     examples: tuple[Example, ...]
     prompt_hash: str
     constraints: str = ""
+    first: Prompt | None = None
 
     def user_text(self, fields: Mapping[str, Any]) -> str:
         """Render the user message from a window's fields. Raises `ConfigError` for a field that isn't there."""
@@ -124,6 +126,16 @@ def parse(text: str, *, rubric: str, version: str, constraints: str = "") -> Pro
         examples=file.examples,
         prompt_hash=_hash(rubric, version, system, file.user, file.repair),
         constraints=constraints,
+    )
+
+
+def led(prompt: Prompt, first: Prompt) -> Prompt:
+    """Give a prompt that comes with another one for the question before it: a version and a hash for the two."""
+    return msgspec.structs.replace(
+        prompt,
+        version=f"{prompt.version}+{first.version}",
+        prompt_hash=_hash(prompt.prompt_hash, first.prompt_hash),
+        first=first,
     )
 
 

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.events import Passage
+from monitor.judging.extract import Extraction
 from monitor.judging.prompt import load
 from monitor.judging.screen import PROMPTS as SCREENS
 from monitor.judging.screen import Screen
@@ -122,6 +123,12 @@ def test_the_schema_of_a_screen_has_only_such_forms(name: str) -> None:
     (window,) = screen.windows(chat(*SEATS))
     assert_keepable(screen.schema(window))
     assert list(screen.schema(window)["properties"]) == ["quote", "look"], "what it rests on, then what it says"
+
+
+def test_the_schema_of_the_extraction_has_only_such_forms() -> None:
+    (window,) = Extraction().windows(chat(*SEATS))
+    assert_keepable(Extraction().schema(window))
+    assert list(Extraction().schema(window)["properties"]) == ["corrections", "rationale"]
 
 
 @each_rubric

@@ -15,6 +15,8 @@ import pytest
 from benchmarks.agreement.rows import row
 from monitor.config import load as load_settings
 from monitor.exchange import export_questions
+from monitor.judging.extract import PROMPT as EXTRACTOR
+from monitor.judging.extract import Extraction
 from monitor.judging.flow import Flow, judge_flow
 from monitor.judging.model import Completion, JudgeRequest
 from monitor.judging.prompt import fence, load
@@ -26,9 +28,15 @@ from monitor.session import Session
 from tests.hostile.corpus import MARK, OBEY, TRANSCRIPTS, record
 from tests.hostile.fences import LEAKY, inside, outside, outside_for_the_careless, told
 
-# All that a judge is asked: by the rubrics, and by their screens.
-QUESTIONS: dict[str, Rubric] = RUBRICS | {f"screen of {name}": Screen(name) for name in SCREENS}
-PROMPTS = {name: load(name) for name in RUBRICS} | {f"screen of {name}": load(of) for name, of in SCREENS.items()}
+# All that a judge is asked: by the rubrics, by their screens, and to find the corrections.
+QUESTIONS: dict[str, Rubric] = (
+    RUBRICS | {f"screen of {name}": Screen(name) for name in SCREENS} | {"extraction": Extraction()}
+)
+PROMPTS = (
+    {name: load(name) for name in RUBRICS}
+    | {f"screen of {name}": load(of) for name, of in SCREENS.items()}
+    | {"extraction": load(EXTRACTOR)}
+)
 each_question = pytest.mark.parametrize("name", QUESTIONS)
 
 

@@ -14,6 +14,8 @@ PROMPT: Final = "monitor/judging/prompt.py"
 PROMPT_FILES: Final = "monitor/judging/prompt_files.py"
 ANSWER: Final = "monitor/rubrics/correction/answer.py"
 SCREEN: Final = "monitor/judging/screen.py"
+EXTRACTION: Final = "monitor/judging/extract.py"
+EVENTS: Final = "monitor/rubrics/correction/events.py"
 SEGMENT: Final = "monitor/store/segment.py"
 DELIVERY_TESTS: Final = "tests/unit/consumers/test_delivery.py::"
 JOB_JUDGE: Final = "tests/unit/consumers/test_job_judge.py::"
@@ -27,6 +29,7 @@ CORRECTION: Final = "tests/unit/rubrics/test_correction.py::"
 RECORD: Final = "tests/unit/store/test_record.py::"
 SCREEN_TESTS: Final = "tests/unit/judging/test_screen.py::"
 SCREENING: Final = "tests/unit/consumers/test_screening.py::"
+EXTRACT_TESTS: Final = "tests/unit/judging/test_extract.py::"
 
 MUTANTS: Final = (
     Mutant(
@@ -68,6 +71,34 @@ MUTANTS: Final = (
         old='return _screening(answer, "failed", reason',
         new='return _screening(answer, "clear", reason',
         tests=(SCREENING + "test_a_screen_that_fails_lets_the_judge_look",),
+    ),
+    Mutant(
+        rule="J1",
+        title="where the extractor fails wording steps in",
+        path=EXTRACTION,
+        old="""        if not isinstance(outcome.result, Verdict):
+            return None
+""",
+        new="""        if not isinstance(outcome.result, Verdict):
+            return self._session
+""",
+        tests=(EXTRACT_TESTS + "test_by_batch_it_is_the_same_one_round_later",),
+    ),
+    Mutant(
+        rule="J2",
+        title="a quote of an extractor may stand in no turn",
+        path=EXTRACTION,
+        old="if not contains(turn.text, item.quote):",
+        new="if False:",
+        tests=(EXTRACT_TESTS + "test_an_answer_that_does_not_go_with_the_transcript_is_refused",),
+    ),
+    Mutant(
+        rule="J1",
+        title="an extractor's correction counts beside the producer's of the same turn",
+        path=EVENTS,
+        old=" if item.turn not in named]",
+        new="]",
+        tests=(EXTRACT_TESTS + "test_producers_events_stay_and_hold_their_turns",),
     ),
     Mutant(
         rule="J1",

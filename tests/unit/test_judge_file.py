@@ -179,7 +179,7 @@ async def test_an_explanation_shows_what_was_asked_byte_for_byte(
     model = Scripted(call1='{"rationale": "none"}', call3="no idea", call4="no idea either")
     await place.judge(monkeypatch, model)
     asked = [(request.system, request.messages) for request in model.requests]
-    shown = [(found.system, step.messages) for found in place.explained for step in found.steps]
+    shown = [(step.system, step.messages) for found in place.explained for step in found.steps]
     assert shown == asked
     assert [[step.kind for step in found.steps] for found in place.explained[:2]] == [
         ["invalid", "valid"],

@@ -12,7 +12,16 @@ from typing import Any, Final
 import msgspec
 
 from monitor.errors import JudgeFatal
-from monitor.judging.lexical import conversation, correction, correction_whole, hallucination, refusal, screen
+from monitor.judging.extract import ExtractionWindow
+from monitor.judging.lexical import (
+    conversation,
+    correction,
+    correction_whole,
+    extract,
+    hallucination,
+    refusal,
+    screen,
+)
 from monitor.judging.model import Completion, JudgeRequest
 from monitor.judging.screen import ScreenWindow
 from monitor.rubrics.conversation import ConversationWindow
@@ -45,6 +54,7 @@ class LexicalJudge:
 _ANSWERS: Final[dict[type, Callable[[Any], dict[str, Any]]]] = {
     ConversationWindow: conversation.answer,
     CorrectionWindow: correction.answer,
+    ExtractionWindow: extract.answer,
     HallucinationWindow: hallucination.answer,
     CorrectionWholeWindow: correction_whole.answer,
     RefusalWindow: refusal.answer,

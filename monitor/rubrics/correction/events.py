@@ -1,7 +1,8 @@
 """Corrections in a session: which user turns correct something, and what they correct.
 
 Candidate events come from the producer's correction events if the session has any, else from wording
-(`monitor.signals`). At most `PER_TURN` events are read out of the wording of one turn.
+(`monitor.signals`). At most `PER_TURN` events are read out of the wording of one turn. Where a model has looked
+for corrections (`Session.extracted`), what it found takes the place of wording, beside the producer's events.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import msgspec
 
 from monitor.contrast import Line
 from monitor.events import Correction
-from monitor.rubrics.answers import contains
+from monitor.rubrics.answers import contains, plain
 from monitor.rubrics.change import RETRACTS, SENTENCES, Part, Text, parts, read
-from monitor.session import Session, SessionTurn
+from monitor.session import ExtractedCorrection, Session, SessionTurn
 from monitor.signals import correction_turns, looks_like_correction
 from monitor.slots import Filler
 from monitor.values import Token, holds
@@ -74,8 +75,10 @@ def changed(event: CorrectionEvent, wrong: Text | None, replies: Sequence[Text])
 def events(session: Session) -> tuple[CorrectionEvent, ...]:
     """Give all candidate events of a session, C1, C2, ... in the order of their turns."""
     chat = Reading(session)
-    if session.corrections:
+    if session.corrections or session.extracted is not None:
         found = [_produced(chat, event) for event in session.corrections]
+        named = {event.turn for event in found}
+        found += [_extracted(item) for item in session.extracted or () if item.turn not in named]
         found.sort(key=lambda event: event.turn)
     else:
         found = [event for index in correction_turns(session) for event in _worded(chat, index)]
@@ -110,6 +113,16 @@ def _produced(chat: Reading, event: Correction) -> CorrectionEvent:
     if _has_signal(chat, found):
         return found
     return _problem(index, f"turn {index} neither contradicts nor refines anything said before")
+
+
+def _extracted(item: ExtractedCorrection) -> CorrectionEvent:
+    """Take over what a model found: its answer was checked, and to ask the wording again would undo its purpose.
+
+    The judge isn't held to the error turn, as it is to a producer's: it may know better, of a closer look.
+    """
+    return CorrectionEvent(
+        event_id="", turn=item.turn, text=item.text, error=item.error, claim=item.claim, content=item.content
+    )
 
 
 def _mismatch(session: Session, event: Correction, turn: SessionTurn, error: int | None) -> str | None:
@@ -156,13 +169,16 @@ def _correcting_sentences(chat: Reading, index: int, whole: str) -> list[str]:
     wrong = read("") if error is None else chat.text(error)
     reply = chat.reply_before(index)
     before = None if reply is None else Line(text=reply, by_user=False)
-    found: list[str] = []
+    found: dict[str, str] = {}
     for match in sentences:
+        said = plain(match[0])
+        if said in found:  # said twice, it is one correction
+            continue
         if looks_like_correction(match[0], before) and parts(read(match[0]), wrong):
-            found.append(match[0])
+            found[said] = match[0]
         if len(found) == PER_TURN:
             break
-    return found
+    return list(found.values())
 
 
 def _error_turn(chat: Reading, index: int, text: str) -> int | None:

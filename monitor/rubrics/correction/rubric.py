@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from monitor.judgement import Outcomes, Result, Skipped, Stage, Tally, Unscored, Verdict
 from monitor.rubrics.base import Fields, WindowResult, in_order, unscored
@@ -41,6 +41,8 @@ class CorrectionRubric:
     `replies`: assistant turns a window follows up. `max_events`: events judged a session. `review_score`: response
     score under which an event is a candidate for review, and under which the mean of at least two events flags
     the session. `high_risk_composite`: composite under which an event of a high-risk session goes to a person.
+    `extractor`: who finds the corrections that no producer names; the version says so, since other corrections are
+    other rates. A model is asked first (`monitor.judging.extract`), and what it finds comes with the session.
     """
 
     def __init__(
@@ -50,9 +52,11 @@ class CorrectionRubric:
         max_events: int = 8,
         review_score: float = 0.7,
         high_risk_composite: float = 3.0,
+        extractor: Literal["lexical", "model"] = "lexical",
     ) -> None:
         self.name = "correction"
-        self.version = "1"
+        self.version = "1" if extractor == "lexical" else f"1+{extractor}"
+        self.extractor = extractor
         self.mode = "event"
         self.sequential = False
         self.measures: tuple[str, ...] = MEASURES

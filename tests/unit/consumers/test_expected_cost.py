@@ -55,6 +55,18 @@ def test_the_expected_cost_comes_from_policy_and_volume(store: Store) -> None:
     assert line["cost_of_a_job"] == "partly assumed"  # the other strata are empty
 
 
+def test_the_question_that_finds_corrections_is_part_of_it(store: Store) -> None:
+    two_days_ago = LogSpan(partition=0, first=1, last=9, closed_at=round((time.time() - 2 * 86_400) * 1000))
+    store.record([decision("s1", span=two_days_ago)])
+    (plain,) = logged(settings(HAIKU), store)
+    (line,) = logged(settings(HAIKU, **{"rubrics.correction.extractor": "model"}), store)
+    extra = {name: line["usd_a_job"][name] - plain["usd_a_job"][name] for name in plain["usd_a_job"]}
+    assert {name for name, more in extra.items() if more} == {
+        name for name in extra if name.endswith("/correction")
+    }
+    assert all(0 < more < plain["usd_a_job"][name] for name, more in extra.items() if more)
+
+
 def test_the_screen_is_part_of_it(store: Store) -> None:
     """What it cost is part of the measured cost of a job; what isn't measured is assumed, for a free judge too."""
     two_days_ago = LogSpan(partition=0, first=1, last=9, closed_at=round((time.time() - 2 * 86_400) * 1000))

@@ -25,7 +25,7 @@ from monitor.judging.deferred import DeferredRuns, Question
 from monitor.judging.lexical import LexicalJudge
 from monitor.judging.prompt import Prompts
 from monitor.recorded import Spool
-from monitor.rubrics import RUBRICS
+from monitor.rubrics import configured
 
 TALKS = (
     ("user", "Book a table for Friday at 7 pm, please."),
@@ -74,7 +74,7 @@ class Place:
     def asked(self, questions: Path | None = None) -> list[Question]:
         """Give what a file of questions asks, from its state."""
         state = state_path(questions or self.questions)
-        runs = DeferredRuns(RUBRICS, Prompts({}), read_head(state).max_tokens)
+        runs = DeferredRuns(configured(self.settings.rubrics), Prompts({}), read_head(state).max_tokens)
         found: list[Question] = []
         for pending in read_pending(state):
             run = runs.of(pending.job)

@@ -61,6 +61,28 @@ async def test_answers_by_file_give_the_judgements_that_calls_give(place: Place,
     assert found.judged.cost_nusd == 0  # no table knows who answered
 
 
+@pytest.mark.parametrize("form", ["plain", "anthropic", "openai"])
+async def test_with_a_model_as_extractor_the_events_are_a_round_of_their_own(place: Place, form: Form) -> None:
+    place.settings = load_settings(overrides={"rubrics.correction.extractor": "model"})
+    summary = place.export(form)
+    assert (summary.sessions, summary.silent, summary.questions) == (3, 1, 2)
+    asked, one, two = place.asked(), place.folder / "one.jsonl", place.folder / "two.jsonl"
+    assert [question.request.window_id for question in asked] == ["extract", "extract"]
+    found = [ANSWERED[form](question.id, await lexical(question)) for question in asked]
+    repairs = place.folder / "events.jsonl"
+    first = place.take_in(place.write(found, one.name), repairs=repairs)
+    assert (first.used, first.open, first.refused, first.judged.verdicts) == (2, 4, [], 0)
+    judged = [ANSWERED[form](question.id, await lexical(question)) for question in place.asked(repairs)]
+    last = place.take_in(place.write(judged, two.name), questions=repairs, resume=True)
+    assert (last.used, last.open, last.refused, last.judged.verdicts) == (4, 0, [], 2)
+    assert alike(place.judged()) == alike(await live(place))
+    assert {item.rubric_version for item in place.judged()} == {"1+model"}
+    # An import with the other extractor isn't one of this export.
+    place.settings = load_settings()
+    with pytest.raises(InputError, match="would be asked something else now"):
+        place.take_in(one, out=place.folder / "other.jsonl")
+
+
 async def test_a_batch_that_a_table_knows_is_charged_at_half_the_price(place: Place) -> None:
     judge = "anthropic:claude-haiku-5-5"
     place.export("anthropic", judge=judge)
