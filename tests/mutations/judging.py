@@ -82,7 +82,7 @@ MUTANTS: Final = (
         new="""        if not isinstance(outcome.result, Verdict):
             return self._session
 """,
-        tests=(EXTRACT_TESTS + "test_by_batch_it_is_the_same_one_round_later",),
+        tests=(EXTRACT_TESTS + "test_by_batch_wording_stays_out_of_a_failed_extraction_as_well",),
     ),
     Mutant(
         rule="J2",

@@ -384,6 +384,17 @@ async def test_by_batch_it_is_the_same_one_round_later(answers: list[str]) -> No
     assert [item.messages for item in posted.asked] == [item.messages for item in called.asked]
 
 
+async def test_by_batch_wording_stays_out_of_a_failed_extraction_as_well() -> None:
+    roles = {"u": "user", "a": "assistant"}
+    raw = content(tuple((roles[who], text) for who, text in SEATS))
+    assert events(session_view(raw))
+    run, model = DeferredRuns({"correction": MODEL}, PROMPTS).of(task(raw)), Finding("{}", "{}")
+    post: Any = Posting(model)
+    assert await answered(run, post)
+    assert isinstance(run.judgement(model, started_at=0, finished_at=0).result, Unscored)
+    assert [request.window_id for request in model.asked] == ["extract", "extract"]
+
+
 async def test_the_judge_process_asks_both_questions_of_one_model() -> None:
     settings = load_settings(overrides={"rubrics.correction.extractor": "model"})
     rubrics: Mapping[str, Any] = configured(settings.rubrics)
