@@ -71,7 +71,7 @@ async def test_with_a_model_as_extractor_the_events_are_a_round_of_their_own(pla
     found = [ANSWERED[form](question.id, await lexical(question)) for question in asked]
     repairs = place.folder / "events.jsonl"
     first = place.take_in(place.write(found, one.name), repairs=repairs)
-    assert (first.used, first.open, first.refused, first.judged.verdicts) == (2, 4, [], 0)
+    assert (first.used, first.open, first.asked_next, first.refused, first.judged.verdicts) == (2, 4, 4, [], 0)
     judged = [ANSWERED[form](question.id, await lexical(question)) for question in place.asked(repairs)]
     last = place.take_in(place.write(judged, two.name), questions=repairs, resume=True)
     assert (last.used, last.open, last.refused, last.judged.verdicts) == (4, 0, [], 2)
