@@ -120,7 +120,12 @@ def spreading(name: str = "spread", turns: int = 10) -> tuple[Decision, Judgemen
     )
 
 
-_FACTS = ("The hall has 300 places.", "The pool is heated to 34 degrees.", "Breakfast ends at 11.")
+def _facts(number: int) -> tuple[str, str, str]:
+    return (
+        "The hall has 300 places.",
+        "The pool is heated to 34 degrees.",
+        f"House {number} has breakfast until 11.",
+    )
 
 
 def _asked_and_told(number: int) -> Iterator[dict[str, Any]]:
@@ -129,7 +134,7 @@ def _asked_and_told(number: int) -> Iterator[dict[str, Any]]:
     passage = {"id": f"p{number}", "text": f"{own} and round."}
     yield {
         "role": "assistant",
-        "text": f"{own}. {' '.join(_FACTS)}",
+        "text": f"{own}. {' '.join(_facts(number))}",
         "turn_id": f"a{number}",
         "evidence": [passage],
     }
@@ -142,7 +147,7 @@ def _told(window: Any) -> dict[str, Any]:
         claims.append(_claim(turn, 1, f"Item {number} is blue", passage=f"E{turn}.1"))
         # The first fact comes from the first turn each time, the second from the turn before, the third is new.
         origins = (1, turn - 2, None)
-        for place, (fact, origin) in enumerate(zip(_FACTS, origins, strict=True), 2):
+        for place, (fact, origin) in enumerate(zip(_facts(number), origins, strict=True), 2):
             link = ("repeat", "mutated", "built_on")[number % 3]
             claims.append(_claim(turn, place, fact, origin=origin if number else None, link=link))
     return {"audited_turns": list(window.audited), "claims": claims, "rationale": "Facts without a source."}
