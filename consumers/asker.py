@@ -18,7 +18,7 @@ from monitor.judgement import Judgement
 from monitor.judging.accounting import Call, OnCall
 from monitor.judging.breaker import Breaker
 from monitor.judging.drive import Driver, JobRun
-from monitor.judging.family import families
+from monitor.judging.family import FamilyWarning
 from monitor.judging.gate import Gate
 from monitor.judging.limits import Limiter
 from monitor.judging.model import JudgeModel
@@ -53,8 +53,7 @@ class Asker:
         self._what = settings.where.rpartition(".")[2]
         self._on_call = on_call
         self._on_same_family = on_same_family
-        self._families = families(model.model)
-        self._said: set[str] = set()
+        self._family = FamilyWarning(model, process="judge")
         self._outage = outage or Outage()
         self._clock = clock
         self._driver = Driver(
@@ -102,18 +101,8 @@ class Asker:
 
     def heed_family(self, assistant: str | None) -> None:
         """Count, and say once, that an assistant's model is of the family of this one."""
-        shared = self._families & families(assistant)
-        if shared and self._on_same_family is not None:
+        if self._family.heed(assistant) and self._on_same_family is not None:
             self._on_same_family()
-        for family in sorted(shared - self._said):
-            self._said.add(family)
-            self._log.warning(
-                "judge_of_the_same_family",
-                family=family,
-                judge=self.model.name,
-                assistant_model=assistant,
-                reason="judges tend to favor their own family: take a judge of another, or compare with one",
-            )
 
     def _fatal(self, run: JobRun, error: JudgeFatal) -> float:
         now = self._clock()

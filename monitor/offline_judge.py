@@ -24,6 +24,7 @@ from monitor.judging.breaker import Breaker
 from monitor.judging.check import check_judge
 from monitor.judging.drive import Driver, JobRun, Postponed
 from monitor.judging.extract import prompt_of
+from monitor.judging.family import FamilyWarning
 from monitor.judging.gate import Gate
 from monitor.judging.limits import Limiter
 from monitor.judging.model import JudgeModel
@@ -167,6 +168,7 @@ class _Lane:
         patience_s: float,
     ) -> None:
         self._model = model
+        self._family = FamilyWarning(model)
         self._policy = retry_policy(settings)
         self._breaker = Breaker()
         self._gate = Gate(Limiter(limit_policy(settings)))
@@ -176,6 +178,7 @@ class _Lane:
         self._patience_s = patience_s
 
     async def drive(self, run: JobRun, closed_at: int) -> Judgement:
+        self._family.heed(run.session.attributes.model)
         driver = Driver(
             self._model,
             self._policy,

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from monitor.config import JudgeSettings
 from monitor.decision import Job, job_id
@@ -21,7 +22,7 @@ SAID = (
 )
 
 
-def _job(assistant: str = "concierge") -> Job:
+def _job(assistant: str = "concierge", model: str | None = None) -> Job:
     events = [
         {
             "type": "turn",
@@ -32,6 +33,7 @@ def _job(assistant: str = "concierge") -> Job:
             "role": role,
             "text": text,
             "assistant": assistant,
+            "model": model,
         }
         for index, (role, text) in enumerate(SAID)
     ]
@@ -121,3 +123,15 @@ async def test_each_assistant_has_its_own_constraints() -> None:
     assert ["Never book" in request.system for request in model.requests] == [True, False]
     assert all("Be kind." in request.system for request in model.requests)
     assert answers[0].prompt_hash != answers[1].prompt_hash
+
+
+async def test_a_judge_of_the_assistants_own_family_is_said_once() -> None:
+    model = LexicalJudge()
+    model.model = "claude-haiku-5-5"
+    judge = OfflineJudge(model, RUBRICS, JudgeSettings())
+    with capture_logs() as logs:
+        for assistant in ("claude-opus-5-5", "gpt-6", "claude-sonnet-5-5", None):
+            await judge.judge(_job(model=assistant), 0)
+    assert [(line["event"], line["assistant_model"]) for line in logs] == [
+        ("judge_of_the_same_family", "claude-opus-5-5")
+    ]
