@@ -21,18 +21,21 @@ from monitor.traffic import TrafficGenerator
 from tests.consumers.assemble_place import AssemblePlace, Worker
 from tests.consumers.broker_io import until
 from tests.services.kafka import KafkaBroker
+from tests.unit.sampling.policies import built_in_text
 
 ASSISTANTS = {name: ["2026.10", "2026.11"] for name in ("concierge", "helpdesk")}
 
 
 class Pipeline(AssemblePlace):
-    """Settings, topics and processes of one run."""
+    """Settings, topics and processes of one run; one rubric, so that a finished session is in one frame."""
 
     def __init__(self, broker: KafkaBroker, prefix: str, folder: Path, **assembly: Any) -> None:
         super().__init__(broker, prefix, folder, **assembly)
         self.metrics_port = free_port()
+        policy = folder / "one-rubric.yaml"
+        policy.write_text(built_in_text("correction"))
         self.values |= {
-            "sampling": {"salt": "a salt", "assistants": ASSISTANTS},
+            "sampling": {"salt": "a salt", "assistants": ASSISTANTS, "policy": str(policy)},
             "store": {"url": f"sqlite:///{folder / 'store.sqlite'}"},
             "web": {"port": 0, "metrics_host": "127.0.0.1", "metrics_port": self.metrics_port},
             "log": {"level": "info", "format": "json"},
