@@ -122,17 +122,22 @@ class Spool:
 
 
 def file_job(record: SessionRecord, rubric: str) -> Job:
+    """Make the job of judging a session of a file."""
+    return unsampled_job(record.content, rubric, "file")
+
+
+def unsampled_job(content: msgspec.Raw, rubric: str, kind: str) -> Job:
     """Make the job of judging a session outside of any sampling; its id is that of no live job."""
-    head = decode_content(record.content)
+    head = decode_content(content)
     return Job(
-        job_id=job_id(head.tenant, head.session_id, head.segment, rubric, "file"),
+        job_id=job_id(head.tenant, head.session_id, head.segment, rubric, kind),
         tenant=head.tenant,
         session_id=head.session_id,
         segment=head.segment,
         rubric=rubric,
-        stratum="file",
+        stratum=kind,
         priority="routine",
-        content_hash=content_hash(record.content),
-        content=record.content,
+        content_hash=content_hash(content),
+        content=content,
         run="file",
     )

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from monitor.decision import Job, job_id
+from monitor.decision import Job
 from monitor.errors import ConfigError, InvalidEvent
 from monitor.golden.conversation import CONVERSATION
 from monitor.golden.correction import CORRECTION
@@ -26,7 +26,8 @@ from monitor.golden.hallucination import HALLUCINATION
 from monitor.golden.refusal import REFUSAL
 from monitor.golden.scale import Expected, NotJudged, Scale
 from monitor.ingest.finished import finished_content
-from monitor.session import Session, content_hash, session_view
+from monitor.recorded import unsampled_job
+from monitor.session import Session, session_view
 
 Level: TypeAlias = Literal["easy", "borderline", "trap"]
 E = TypeVar("E")
@@ -65,19 +66,7 @@ class GoldenRow(msgspec.Struct, kw_only=True, frozen=True):
 
     def job(self, rubric: str) -> Job:
         """Make the job of judging it; its id is that of no live job."""
-        session = self.session
-        return Job(
-            job_id=job_id(session.tenant, session.session_id, session.segment, rubric, "golden"),
-            tenant=session.tenant,
-            session_id=session.session_id,
-            segment=session.segment,
-            rubric=rubric,
-            stratum="golden",
-            priority="routine",
-            content_hash=content_hash(self.content),
-            content=self.content,
-            run="file",
-        )
+        return unsampled_job(self.content, rubric, "golden")
 
 
 class GoldenSet(msgspec.Struct, kw_only=True, frozen=True):

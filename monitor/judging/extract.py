@@ -18,11 +18,12 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from monitor.errors import ConfigError
-from monitor.judgement import MAX_RAW_BYTES, Outcomes, Result, Skipped, Unscored, Verdict
+from monitor.judgement import MAX_RAW_BYTES, Verdict
 from monitor.judging.flow import EXTRACT, Flow, WindowOutcome, judge_flow
 from monitor.judging.prompt import Prompt, Prompts, led
+from monitor.judging.question import Question, spoken, told
 from monitor.rubrics.answers import blank, contains, decode, object_schema, plain, refuse
-from monitor.rubrics.base import Fields, Rubric, WindowResult
+from monitor.rubrics.base import Fields, Rubric
 from monitor.rubrics.correction import CorrectionRubric
 from monitor.rubrics.correction.events import PER_TURN
 from monitor.session import ExtractedCorrection, Session, SessionTurn
@@ -60,44 +61,22 @@ class _Answer(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=T
     rationale: _Text
 
 
-class Extraction:
+class Extraction(Question):
     """The question as a rubric. It counts nothing, and has the name of the rubric that it is asked for."""
 
     def __init__(self, rubric: str = "correction") -> None:
-        self.name = rubric
-        self.version = "1"
-        self.mode = "extract"
-        self.sequential = False
-        self.measures: tuple[str, ...] = ()
-        self.scores: tuple[str, ...] = ()
-
-    def applies(self, session: Session) -> Skipped | None:
-        """Let every session through: the rubric itself has said that it concerns it."""
-        del session
-        return None
+        super().__init__(rubric, "extract")
 
     def windows(self, session: Session) -> tuple[ExtractionWindow, ...]:
         """Give the one window, the whole session; none where no user says anything after the first turn."""
-        turns = tuple(turn for turn in session.turns if turn.role in {"user", "assistant"})
+        turns = spoken(session)
         if not any(turn.role == "user" and turn.index > 0 and not blank(turn.text) for turn in turns):
             return ()
         return (ExtractionWindow(window_id=EXTRACT, session=session, turns=turns),)
 
-    def carry(self, window: ExtractionWindow, earlier: Sequence[WindowResult]) -> ExtractionWindow:
-        """Give the window itself: there is only one."""
-        del earlier
-        return window
-
-    def preflight(self, window: ExtractionWindow) -> Skipped | None:
-        """Let every window through."""
-        del window
-        return None
-
     def fields(self, window: ExtractionWindow) -> Fields:
         """Give what the prompt shows."""
-        return {
-            "transcript": [{"turn": turn.index, "role": turn.role, "text": turn.text} for turn in window.turns]
-        }
+        return {"transcript": told(window.turns)}
 
     def schema(self, window: ExtractionWindow) -> dict[str, Any]:
         """Give the JSON Schema of the answer."""
@@ -121,16 +100,6 @@ class Extraction:
         if blank(given.rationale):
             refuse("rationale", given.rationale, "it must be one sentence")
         return Verdict(data={"corrections": [_data(item) for item in given.corrections]})
-
-    def merge(self, session: Session, results: Sequence[WindowResult]) -> Verdict | Skipped | Unscored:
-        """Give the result of the one window."""
-        del session
-        return results[0].result
-
-    def outcomes(self, result: Result) -> Outcomes:
-        """Count nothing: the rubric counts."""
-        del result
-        return Outcomes()
 
 
 class Opening:

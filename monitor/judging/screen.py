@@ -10,19 +10,20 @@ of judging are those of every other question.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from monitor.decision import Job
 from monitor.errors import ConfigError
-from monitor.judgement import Judgement, Outcomes, Result, Screening, Skipped, Stage, Unscored, Verdict
+from monitor.judgement import Judgement, Outcomes, Screening, Skipped, Stage, Unscored, Verdict
 from monitor.judging.drive import JobRun
 from monitor.judging.model import Instrument
 from monitor.judging.prompt import Prompt, Prompts
+from monitor.judging.question import Question, spoken, told
 from monitor.rubrics.answers import blank, contains, decode, object_schema, refuse
-from monitor.rubrics.base import Fields, WindowResult
+from monitor.rubrics.base import Fields
 from monitor.rubrics.passages import LabelledPassage, labelled
 from monitor.session import Session, SessionTurn
 from monitor.settings import ScreenSettings
@@ -55,21 +56,11 @@ class _Answer(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=T
     look: bool
 
 
-class Screen:
+class Screen(Question):
     """The question that a rubric's screen asks, as a rubric. It counts nothing, and has the name of its rubric."""
 
     def __init__(self, rubric: str) -> None:
-        self.name = rubric
-        self.version = "1"
-        self.mode = "screen"
-        self.sequential = False
-        self.measures: tuple[str, ...] = ()
-        self.scores: tuple[str, ...] = ()
-
-    def applies(self, session: Session) -> Skipped | None:
-        """Let every session through: the rubric itself has said that it concerns it."""
-        del session
-        return None
+        super().__init__(rubric, "screen")
 
     def windows(self, session: Session) -> tuple[ScreenWindow, ...]:
         """Give the one window: the whole session."""
@@ -77,24 +68,14 @@ class Screen:
             window_id=WINDOW_ID,
             rubric=self.name,
             session=session,
-            turns=tuple(turn for turn in session.turns if turn.role in {"user", "assistant"}),
+            turns=spoken(session),
             passages=tuple(labelled(session)) if self.name in _BY_EVIDENCE else (),
         )
         return (window,)
 
-    def carry(self, window: ScreenWindow, earlier: Sequence[WindowResult]) -> ScreenWindow:
-        """Give the window itself: there is only one."""
-        del earlier
-        return window
-
-    def preflight(self, window: ScreenWindow) -> Skipped | None:
-        """Let every window through."""
-        del window
-        return None
-
     def fields(self, window: ScreenWindow) -> Fields:
         """Give what the prompt shows."""
-        turns = [{"turn": turn.index, "role": turn.role, "text": turn.text} for turn in window.turns]
+        turns = told(window.turns)
         if self.name not in _BY_EVIDENCE:
             return {"transcript": turns}
         passages = [{"turn": item.turn, "passage": item.label, "text": item.text} for item in window.passages]
@@ -113,16 +94,6 @@ class Screen:
         if not blank(given.quote) and not any(contains(turn.text, given.quote) for turn in window.turns):
             refuse("quote", given.quote, "no turn has these words; copy them from one, or leave it empty")
         return Verdict(data={"look": given.look, "quote": given.quote if given.look else ""})
-
-    def merge(self, session: Session, results: Sequence[WindowResult]) -> Verdict | Skipped | Unscored:
-        """Give the result of the one window."""
-        del session
-        return results[0].result
-
-    def outcomes(self, result: Result) -> Outcomes:
-        """Count nothing: the rubric counts."""
-        del result
-        return Outcomes()
 
 
 class Screens:
